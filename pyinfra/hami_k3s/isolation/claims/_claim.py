@@ -1,0 +1,28 @@
+"""What a claim is: one sentence that can turn out false, and the function that decides it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from hami_k3s.isolation.evidence import Evidence
+from hami_k3s.isolation.verdict import Verdict
+
+
+@dataclass(frozen=True)
+class Claim:
+    """`decide` is pure. It may raise NotMeasuredError (through `evidence.measured`), which becomes an error verdict.
+
+    + id: the name in every table and report
+    + statement: what is claimed, one sentence
+    + proof: what it is measured by
+    + step: the lab's step
+    + needs: claims that must hold first; without them this one is skipped
+    """
+
+    id: str
+    statement: str
+    proof: str
+    step: str
+    decide: Callable[[Evidence], Verdict]
+    needs: tuple[str, ...] = ()
