@@ -1,0 +1,147 @@
+"""k3s on a host: the binary, the service and what it really runs with."""
+
+from __future__ import annotations
+
+import tomllib
+from dataclasses import dataclass
+
+from pyinfra.api import FactBase, StringCommand
+from typing_extensions import override
+
+from hami_k3s.facts import batch
+from hami_k3s.isolation.evidence import ContainerdConfig
+
+LIBRARY = "/usr/local/lib/hami-k3s"
+BINARY = "/usr/local/bin/k3s"
+# The unit records the digest of its inputs at every start; the script prints the digest they have now.
+INPUTS_SCRIPT = f"{LIBRARY}/k3s-inputs"
+INPUTS_STARTED = "/run/hami-k3s/k3s.inputs"
+CONTAINERD = "/var/lib/rancher/k3s/agent/etc/containerd/config.toml"
+KUBECTL = "timeout 30 k3s kubectl --request-timeout=20s"
+
+
+@dataclass(frozen=True)
+class K3sState:
+    """Unknown parts are None. `stale`: the running process was started with other inputs than are there now."""
+
+    link: str | None = None
+    version: str | None = None
+    active: str | None = None
+    sub: str | None = None
+    enabled: bool = False
+    pid: int = 0
+    restarts: int = 0
+    need_reload: bool = False
+    age_s: float | None = None
+    stale: bool = False
+    containerd: ContainerdConfig | None = None
+    containerd_error: str | None = None
+    api: str | None = None
+    nodes: dict[str, bool] | None = None
+    kubelet_version: str | None = None
+    hostname: str | None = None
+    runtime_class: bool = False
+
+
+def parse_containerd(text: str) -> ContainerdConfig:
+    """ContainerdConfig from config.toml, schema 2 or 3. Errors: ValueError (tomllib's own for bad TOML)."""
+    data = tomllib.loads(text)
+    plugins = data.get("plugins", {})
+    for name in ("io.containerd.cri.v1.runtime", "io.containerd.grpc.v1.cri"):
+        if name in plugins:
+            containerd = plugins[name].get("containerd", {})
+            runtimes = {
+                runtime: str(table.get("options", {}).get("BinaryName", ""))
+                for runtime, table in containerd.get("runtimes", {}).items()
+            }
+            return ContainerdConfig(
+                int(data.get("version", 2)), containerd.get("default_runtime_name"), runtimes
+            )
+    raise ValueError("no CRI plugin section in containerd's config")
+
+
+PROBES = {
+    "link": f"readlink -f {BINARY}",
+    "version": f"{BINARY} --version",
+    "service": "systemctl show k3s.service -p ActiveState -p SubState -p UnitFileState -p MainPID -p NRestarts"
+    " -p NeedDaemonReload -p ActiveEnterTimestampMonotonic",
+    "uptime": "cut -d' ' -f1 /proc/uptime",
+    "inputs": INPUTS_SCRIPT,
+    "started": f"cat {INPUTS_STARTED}",
+    "containerd": f"cat {CONTAINERD}",
+    "hostname": "hostname | tr A-Z a-z",
+}
+API_PROBES = {
+    "api": f"{KUBECTL} get --raw=/readyz",
+    "nodes": f"{KUBECTL} get nodes --no-headers -o "
+    "\"custom-columns=N:.metadata.name,R:.status.conditions[?(@.type=='Ready')].status,V:.status.nodeInfo.kubeletVersion\"",
+    "class": f"{KUBECTL} get runtimeclass nvidia -o name",
+}
+
+
+def parse(output: list[str]) -> K3sState:
+    """K3sState from the answers to PROBES and, where asked, API_PROBES."""
+    answers = batch.parse(output)
+
+    def value(name: str) -> str | None:
+        return answers.get(name, batch.NOTHING).value
+
+    service = dict(line.split("=", 1) for line in (value("service") or "").splitlines() if "=" in line)
+    uptime, entered = value("uptime"), int(service.get("ActiveEnterTimestampMonotonic") or 0)
+    active = service.get("ActiveState")
+    config, config_error = None, None
+    if text := value("containerd"):
+        try:
+            config = parse_containerd(text)
+        except ValueError as error:
+            config_error = str(error)
+    nodes, kubelets = None, {}
+    if (listed := value("nodes")) is not None:
+        rows = [line.split() for line in listed.splitlines()]
+        nodes = {row[0]: row[1] == "True" for row in rows if len(row) == 3}
+        kubelets = {row[0]: row[2] for row in rows if len(row) == 3}
+    host = value("hostname")
+    return K3sState(
+        link=value("link"),
+        version=next(
+            (line.split()[2] for line in (value("version") or "").splitlines() if "k3s version" in line), None
+        ),
+        active=active,
+        sub=service.get("SubState"),
+        enabled=service.get("UnitFileState") == "enabled",
+        pid=int(service.get("MainPID") or 0),
+        restarts=int(service.get("NRestarts") or 0),
+        need_reload=service.get("NeedDaemonReload") == "yes",
+        age_s=float(uptime) - entered / 1e6 if uptime and entered and active == "active" else None,
+        stale=active == "active" and (value("inputs") is None or value("inputs") != value("started")),
+        containerd=config,
+        containerd_error=config_error,
+        api=value("api"),
+        nodes=nodes,
+        kubelet_version=kubelets.get(host or ""),
+        hostname=host,
+        runtime_class=value("class") is not None,
+    )
+
+
+class K3s(FactBase[K3sState]):
+    """
+    Returns the state of k3s.
+
+    + api: ask the API server too (readiness, nodes, the RuntimeClass); without it those parts are None
+
+    .. code:: python
+
+        K3sState(link="/usr/local/lib/hami-k3s/k3s-v1.36.2+k3s1", version="v1.36.2+k3s1", active="active", stale=False,
+                 containerd=ContainerdConfig(3, "nvidia", {"nvidia": "/usr/bin/nvidia-container-runtime"}), ...)
+    """
+
+    default = K3sState
+
+    @override
+    def command(self, api: bool) -> StringCommand:
+        return StringCommand(batch.script({**PROBES, **API_PROBES} if api else PROBES))
+
+    @override
+    def process(self, output: list[str]) -> K3sState:
+        return parse(output)

@@ -1,0 +1,108 @@
+"""NVIDIA's apt repository on a host and the container toolkit's packages."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from pyinfra.api import FactBase, QuoteString, StringCommand
+from typing_extensions import override
+
+from hami_k3s.facts import batch
+
+PACKAGES = (
+    "nvidia-container-toolkit",
+    "nvidia-container-toolkit-base",
+    "libnvidia-container-tools",
+    "libnvidia-container1",
+)
+KEY = "/etc/apt/keyrings/nvidia-container-toolkit.asc"
+SOURCE = "/etc/apt/sources.list.d/nvidia-container-toolkit.sources"
+
+
+@dataclass(frozen=True)
+class ToolkitState:
+    """`fingerprints` of the primary keys in the keyring; `source` the deb822 text; `others`: source files of the same
+    repository that are not ours; `candidates`: versions apt knows; `installed` and `held`: per package."""
+
+    fingerprints: tuple[str, ...] = ()
+    source: str | None = None
+    others: tuple[str, ...] = ()
+    candidates: tuple[str, ...] = ()
+    installed: dict[str, str] = field(default_factory=dict)
+    held: tuple[str, ...] = ()
+    missing_tools: tuple[str, ...] = ()
+
+
+def probes(url: str) -> dict[str, str]:
+    """The questions, for a repository at this URL."""
+    site = url.split("://", 1)[1]
+    return {
+        "key": f"gpg --batch --with-colons --show-keys {KEY}",
+        "source": f"cat {SOURCE}",
+        "others": f"grep -lF -e {site!r} -e nvidia.github.io/libnvidia-container /etc/apt/sources.list "
+        f"/etc/apt/sources.list.d/*.list /etc/apt/sources.list.d/*.sources | grep -vxF {SOURCE}",
+        "candidates": "apt-cache madison nvidia-container-toolkit | cut -d'|' -f2",
+        "installed": "dpkg-query -W -f '${Package} ${Version} ${db:Status-Status}\\n' "
+        + " ".join(PACKAGES)
+        + "; true",
+        "held": "apt-mark showhold",
+        "tools": "for t in curl gpg; do command -v $t >/dev/null || echo $t; done; [ -e /etc/ssl/certs/ca-certificates.crt ]"
+        " || echo ca-certificates; true",
+    }
+
+
+def primary_fingerprints(colons: str) -> tuple[str, ...]:
+    """Fingerprints of the primary keys in `gpg --with-colons --show-keys` output."""
+    found, after = [], ""
+    for line in colons.splitlines():
+        fields = line.split(":")
+        if fields[0] == "fpr" and after == "pub" and len(fields) > 9:
+            found.append(fields[9])
+        if fields[0] in ("pub", "sub", "fpr"):
+            after = fields[0]
+    return tuple(found)
+
+
+def parse(output: list[str]) -> ToolkitState:
+    """ToolkitState from the answers to `probes`."""
+    answers = batch.parse(output)
+
+    def words(name: str) -> tuple[str, ...]:
+        return tuple(answers.get(name, batch.NOTHING).text.split())
+
+    installed = {}
+    for line in answers.get("installed", batch.NOTHING).text.splitlines():
+        package, version, status = ([*line.split(), "", "", ""])[:3]
+        if status == "installed":
+            installed[package] = version
+    return ToolkitState(
+        fingerprints=primary_fingerprints(answers.get("key", batch.NOTHING).text),
+        source=answers.get("source", batch.NOTHING).value,
+        others=words("others"),
+        candidates=words("candidates"),
+        installed=installed,
+        held=words("held"),
+        missing_tools=words("tools"),
+    )
+
+
+class Toolkit(FactBase[ToolkitState]):
+    """
+    Returns the state of NVIDIA's repository and packages.
+
+    + url: the repository, to find other source files that name it too
+
+    .. code:: python
+
+        ToolkitState(fingerprints=("C95B...",), installed={"nvidia-container-toolkit": "1.19.1-1", ...}, held=(...), ...)
+    """
+
+    default = ToolkitState
+
+    @override
+    def command(self, url: str) -> StringCommand:
+        return StringCommand("sh", "-c", QuoteString(batch.script(probes(url))))
+
+    @override
+    def process(self, output: list[str]) -> ToolkitState:
+        return parse(output)

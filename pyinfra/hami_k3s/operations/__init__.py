@@ -1,0 +1,1 @@
+"""Operations: compare a fact with the wish and yield commands; a `host.noop` says why nothing was done."""

@@ -1,0 +1,85 @@
+"""HAMi works: gates on what the cluster shows after helm is done."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Generator
+from typing import Any
+
+from pyinfra import host
+from pyinfra.api import FunctionCommand, Host, State, operation
+from pyinfra.api.command import PyinfraCommand
+
+from hami_k3s import gates
+from hami_k3s.facts.hami import Hami, HamiState
+from hami_k3s.facts.k3s import KUBECTL
+from hami_k3s.remote import run
+from hami_k3s.waits import Look, until
+
+# HAMi 2.8 to 2.10 never retries a failed first registration (#2418); restarting the plugin once does.
+RETRY_REGISTRATION_AFTER = 75
+
+
+@operation()
+def ready(release: str, namespace: str, values: dict[str, Any], limit: int) -> Generator[PyinfraCommand]:
+    """
+    Wait until every card of this host is registered and healthy, the webhook redirects GPU pods, and the scheduler is
+    the server's version.
+
+    + release: the Helm release
+    + namespace: its namespace
+    + values: the user's chart values, for split count and memory scaling
+    + limit: seconds
+
+    **Example:**
+
+    .. code:: python
+
+        hami.ready(name="HAMi works", release="hami", namespace="kube-system", values={}, limit=300)
+    """
+    if not gates.problems(host.get_fact(Hami, release=release, namespace=namespace), values):
+        host.noop("HAMi works")
+        return
+    yield FunctionCommand(wait_ready, (release, namespace, values, limit), {})
+
+
+def wait_ready(
+    state: State, host: Host, release: str, namespace: str, values: dict[str, Any], limit: int
+) -> bool:
+    """The wait of `ready`; restarts the device plugin once if it runs and registers nothing."""
+    retry_after = min(RETRY_REGISTRATION_AFTER, 0.4 * limit)
+    missing_since: list[float] = []
+    restarted: list[str] = []
+
+    def look() -> Look:
+        now = host.get_fact(Hami, release=release, namespace=namespace)
+        if gates.registration_missing(now):
+            missing_since.append(time.monotonic())
+            if not restarted and time.monotonic() - missing_since[0] > retry_after:
+                restarted.append(_restart_plugin(host, namespace, now))
+        found = gates.problems(now, values)
+        return Look("wait", "; ".join(found)) if found else Look("done", "HAMi works")
+
+    def plugin_log() -> str:
+        log = run(
+            host,
+            f"{KUBECTL} -n {namespace} logs -l app.kubernetes.io/component=hami-device-plugin"
+            " -c device-plugin --tail=200 2>&1",
+        ).stdout
+        meaning = gates.explain_plugin_log(log)
+        last = "\n".join(log.splitlines()[-6:])
+        advice = f"the plugin's log says: {meaning}\n" if meaning else ""
+        return f"{advice}last lines of the device plugin's log:\n{last}"
+
+    return until(host, "HAMi", limit, look, "hami_ready_timeout", plugin_log)
+
+
+def _restart_plugin(host: Host, namespace: str, now: HamiState) -> str:
+    names = [
+        pod.name
+        for pod in now.pods or ()
+        if pod.component == "hami-device-plugin" and pod.node == now.own_node
+    ]
+    host.log("    HAMi: the device plugin runs and has registered nothing; restarting it once (HAMi #2418)")
+    run(host, f"{KUBECTL} -n {namespace} delete pod --wait=false {' '.join(names)}")
+    return " ".join(names)

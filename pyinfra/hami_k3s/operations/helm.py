@@ -1,0 +1,106 @@
+"""The HAMi release: upgraded only when chart, values or scheduler tag differ; a cut-off earlier run is recovered."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Generator
+
+from pyinfra import host
+from pyinfra.api import FunctionCommand, Host, State, operation
+from pyinfra.api.command import PyinfraCommand
+
+from hami_k3s import transient
+from hami_k3s.chart import values
+from hami_k3s.facts.hami import compact
+from hami_k3s.facts.helm import KUBECONFIG, Release, ReleaseState
+from hami_k3s.facts.k3s import LIBRARY
+from hami_k3s.operations.binary import path
+from hami_k3s.settings import Settings
+from hami_k3s.templating import render
+from hami_k3s.waits import Look, complain, until
+
+PENDING = ("pending-install", "pending-upgrade", "pending-rollback", "uninstalling")
+
+
+def recovery(state: ReleaseState) -> str:
+    """What must come before `helm upgrade --install`: "" nothing, "uninstall" or "rollback"."""
+    if state.status in ("pending-install", "uninstalling"):
+        return "uninstall"
+    if state.status in ("pending-upgrade", "pending-rollback"):
+        return "rollback" if state.good_revision else "uninstall"
+    return ""
+
+
+def fail(state: State, host: Host, message: str) -> bool:
+    """Fail this host alone, with a message."""
+    complain(host, message)
+    return False
+
+
+@operation()
+def hami(settings: Settings) -> Generator[PyinfraCommand]:
+    """
+    HAMi's release with this project's values and the user's merged over them.
+
+    + settings: the host's settings
+
+    **Example:**
+
+    .. code:: python
+
+        helm.hami(name="HAMi", settings=settings)
+    """
+    arguments = {
+        "helm": path("helm", settings.helm_version),
+        "release": settings.hami_release,
+        "namespace": settings.hami_namespace,
+    }
+    state = host.get_fact(Release, **arguments)
+    if state.status in PENDING or state.working:
+        # Somebody's helm may still be at work. After this command the state is read again.
+        yield FunctionCommand(wait_for_helm, (arguments, settings.hami_ready_timeout), {})
+        state = host.get_fact(Release, **arguments)
+    if state.server_version is None or state.nodes is None or state.status is None:
+        reason = state.error or "the API server does not answer"
+        yield FunctionCommand(fail, (f"helm cannot be used: {reason}. `journalctl -u k3s` says why",), {})
+        return
+    wanted = values(settings, state.server_version, state.nodes)
+    same = state.chart_version == settings.hami_chart_version and compact(state.values) == compact(wanted)
+    if state.status == "deployed" and same:
+        host.noop(f"HAMi {settings.hami_chart_version} is deployed with these values")
+        return
+    script = render(
+        "scripts/helm-release.sh",
+        **arguments,
+        kubeconfig=KUBECONFIG,
+        chart_file=f"{LIBRARY}/charts/hami-{settings.hami_chart_version}-{settings.chart_sha256[:12]}.tgz",
+        repository=settings.hami_chart_repository,
+        chart_version=settings.hami_chart_version,
+        chart_sha256=settings.chart_sha256,
+        values_json=json.dumps(wanted, indent=1, sort_keys=True),
+        recover=recovery(state),
+        status=state.status,
+        good_revision=state.good_revision,
+        limit=settings.hami_ready_timeout,
+        scheduler_hint="An image that cannot be pulled: hami_scheduler_registry, hami_values",
+    )
+    # helm has its own limit; the unit's is for a helm that hangs, the recovery and the chart's download
+    limit = 3 * settings.hami_ready_timeout + 120
+    what = f"HAMi {settings.hami_chart_version}"
+    yield FunctionCommand(transient.work, ("helm", what, script, limit, "hami_ready_timeout"), {})
+
+
+def wait_for_helm(state: State, host: Host, arguments: dict[str, str], limit: int) -> bool:
+    """Wait for a helm that may be at work: ours from an interrupted run, or another operator's. True when none is."""
+
+    def look() -> Look:
+        now = host.get_fact(Release, **arguments)
+        if now.working:
+            return Look("wait", f"a helm process is at work on the host, release {now.status}")
+        if now.status not in PENDING:
+            return Look("done", f"release {now.status}")
+        if now.cut_off or now.age_s is None or now.age_s >= limit:
+            return Look("done", f"release {now.status}, left by a helm that was cut off")
+        return Look("wait", f"release {now.status} for {now.age_s} s, perhaps by a helm on another machine")
+
+    return until(host, "helm", limit + 30, look, "hami_ready_timeout")

@@ -1,0 +1,34 @@
+"""Objects of the API server, changed only when they differ."""
+
+from __future__ import annotations
+
+from collections.abc import Generator
+
+from pyinfra import host
+from pyinfra.api import QuoteString, StringCommand, operation
+from pyinfra.api.command import PyinfraCommand
+
+from hami_k3s.facts.k3s import KUBECTL
+from hami_k3s.facts.kubernetes import NodeLabel
+
+
+@operation()
+def node_label(key: str, value: str) -> Generator[PyinfraCommand]:
+    """
+    A label of this host's own node.
+
+    + key: the label
+    + value: its value
+
+    **Example:**
+
+    .. code:: python
+
+        kubectl.node_label(name="HAMi's device plugin may run here", key="gpu", value="on")
+    """
+    if host.get_fact(NodeLabel, key=key) == value:
+        host.noop(f"the node is labelled {key}={value}")
+        return
+    yield StringCommand(
+        f'{KUBECTL} label node "$(hostname | tr A-Z a-z)" --overwrite', QuoteString(f"{key}={value}")
+    )

@@ -1,0 +1,62 @@
+"""Versions, URLs and checksums of what is installed, and what depends on a version. No I/O."""
+
+from __future__ import annotations
+
+import re
+from urllib.parse import quote
+
+# sha256 of published chart archives. HAMi has re-published an archive under the same version before (2.4.0).
+CHART_SHA256 = {"2.9.0": "784420b747325aa19aea59a43da8d54517859fcebe82a89560cfaf55b2fd78a1"}
+
+# The key that a chart honours for the kube-scheduler tag; the other key is ignored or corrupts the image reference.
+_TAG_KEY_OLD = ("scheduler", "kubeScheduler", "imageTag")
+_TAG_KEY_NEW = ("scheduler", "kubeScheduler", "image", "tag")
+_TAG_KEYS = {
+    **dict.fromkeys(("2.5.0", "2.5.1", "2.5.2", "2.5.3", "2.6.0", "2.6.1"), _TAG_KEY_OLD),
+    **dict.fromkeys(("2.7.0", "2.7.1", "2.8.0", "2.8.1", "2.8.3", "2.9.0", "2.10.0"), _TAG_KEY_NEW),
+}
+# These put a *required* anti-affinity on the scheduler with leader election: one node can never roll it.
+_ROLLING_DEADLOCK = ("2.8.0", "2.8.1", "2.8.3", "2.9.0")
+
+
+def numbers(version: str) -> tuple[int, ...]:
+    """`v1.36.2+k3s1` -> (1, 36, 2, 1): comparable; the k3s build counts."""
+    return tuple(int(part) for part in re.findall(r"\d+", version.replace("k3s", "")))
+
+
+def architecture(machine: str) -> str | None:
+    """`uname -m` -> the name that k3s, helm and Debian use, or None if this project does not support it."""
+    return {"x86_64": "amd64", "aarch64": "arm64"}.get(machine)
+
+
+def k3s_urls(base: str, version: str, arch: str) -> tuple[str, str, str]:
+    """(binary, sums, the binary's name in the sums)."""
+    folder = f"{base}/{quote(version, safe='')}"
+    name = "k3s" if arch == "amd64" else f"k3s-{arch}"
+    return f"{folder}/{name}", f"{folder}/sha256sum-{arch}.txt", name
+
+
+def helm_urls(base: str, version: str, arch: str) -> tuple[str, str, str]:
+    """(archive, sums, the archive's name in the sums)."""
+    name = f"helm-{version}-linux-{arch}.tar.gz"
+    return f"{base}/{name}", f"{base}/{name}.sha256sum", name
+
+
+def scheduler_tag(server_version: str) -> str:
+    """The kube-scheduler tag for an API server: `v1.36.2+k3s1` -> `v1.36.2`."""
+    return server_version.split("+", maxsplit=1)[0]
+
+
+def scheduler_tag_path(chart_version: str) -> tuple[str, ...]:
+    """Where this chart reads the kube-scheduler tag. Errors: ValueError for a chart that is not known."""
+    if chart_version not in _TAG_KEYS:
+        raise ValueError(
+            "which key this chart reads the kube-scheduler tag from is not known; known charts: "
+            + ", ".join(_TAG_KEYS)
+        )
+    return _TAG_KEYS[chart_version]
+
+
+def rolling_deadlock(chart_version: str) -> bool:
+    """Does leader election stop this chart from being upgraded on one node?"""
+    return chart_version in _ROLLING_DEADLOCK

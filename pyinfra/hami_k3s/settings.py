@@ -1,0 +1,219 @@
+"""Every knob, typed and checked before anything connects. `docs/settings.md` is generated from this file."""
+
+from __future__ import annotations
+
+import difflib
+import re
+import sys
+from collections.abc import Mapping
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, StringConstraints, ValidationError, field_validator
+
+from hami_k3s import releases
+
+PREFIXES = ("k3s_", "hami_", "toolkit_", "helm_", "verify_", "reset_")
+
+Url = Annotated[str, StringConstraints(pattern=r"^https?://[^\s'\"]+[^\s'\"/]$")]
+Sha256 = Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{64}$")]
+# DNS-1123, as Kubernetes wants names
+Name = Annotated[str, StringConstraints(pattern=r"^[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?$")]
+Image = Annotated[str, StringConstraints(pattern=r"^[a-z0-9][a-zA-Z0-9._:/@-]*$")]
+
+
+class SettingsError(ValueError):
+    """A setting is unknown or its value cannot work. The message names it, what was given and what is allowed."""
+
+
+class Settings(BaseModel):
+    """The settings of one host. Field order is the order of docs/settings.md."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    toolkit_version: str = Field(
+        "1.19.1", description="NVIDIA Container Toolkit, all four packages; 1.18.2 or later"
+    )
+    toolkit_repository_url: Url = Field(
+        "https://nvidia.github.io/libnvidia-container",
+        description="apt repository: the key is at URL/gpgkey, the packages under URL/stable/deb/$(ARCH)",
+    )
+    toolkit_key_fingerprint: str = Field(
+        "C95B321B61E88C1809C4F759DDCAE044F796ECB0",
+        description="full fingerprint that the repository's key must have",
+    )
+    toolkit_timeout: int = Field(
+        900, ge=10, description="seconds for apt, waiting for another process' dpkg lock included"
+    )
+
+    k3s_version: str = Field("v1.36.2+k3s1", description="k3s release, with its +k3sN")
+    k3s_release_url: Url = Field(
+        "https://github.com/k3s-io/k3s/releases/download",
+        description="the binary is at URL/VERSION/k3s, its sums beside it",
+    )
+    k3s_kubeconfig_mode: str = Field(
+        "0600", pattern=r"^0?[0-7]{3}$", description="mode of /etc/rancher/k3s/k3s.yaml (the lab uses 644)"
+    )
+    k3s_download_timeout: int = Field(900, ge=5, description="seconds for the download of the k3s binary")
+    k3s_ready_timeout: int = Field(
+        300, ge=5, description="seconds until the API answers and the node is Ready"
+    )
+
+    helm_version: str = Field("v4.2.3", description="helm release; a v3 release works too")
+    helm_release_url: Url = Field(
+        "https://get.helm.sh",
+        description="the archive is at URL/helm-VERSION-linux-ARCH.tar.gz, its .sha256sum beside it",
+    )
+    helm_download_timeout: int = Field(300, ge=5, description="seconds for the download of helm")
+
+    hami_chart_version: str = Field("2.9.0", description="version of HAMi's chart")
+    hami_chart_repository: Url = Field(
+        "https://project-hami.github.io/HAMi",
+        description="chart repository (its index.yaml is at URL/index.yaml)",
+    )
+    hami_chart_sha256: Sha256 | None = Field(
+        None, description="sha256 of the chart archive; known for the default version, needed for others"
+    )
+    hami_release: Name = Field("hami", description="name of the Helm release")
+    hami_namespace: Name = Field("kube-system", description="namespace of the Helm release")
+    hami_scheduler_registry: Image = Field(
+        "registry.k8s.io", description="registry of the kube-scheduler image"
+    )
+    hami_scheduler_repository: Image = Field(
+        "kube-scheduler", description="repository of the kube-scheduler image in that registry"
+    )
+    hami_values: dict[str, Any] = Field(
+        default_factory=dict, description="chart values merged over the ones this project sets"
+    )
+    hami_ready_timeout: int = Field(
+        300, ge=5, description="seconds for helm, and again for registration and webhook afterwards"
+    )
+
+    verify_probe: Literal["driver", "nvcc"] = Field(
+        "driver",
+        description="driver: ctypes on libcuda in a small image; nvcc: the lab's program, compiled in the pod",
+    )
+    verify_image: Image = Field(
+        "docker.io/library/python:3.12-slim",
+        description="image of the pods with the driver probe (glibc, python3)",
+    )
+    verify_nvcc_image: Image = Field(
+        "docker.io/nvidia/cuda:12.4.1-devel-ubuntu22.04", description="image of the pods with the nvcc probe"
+    )
+    verify_slice_mib: int | None = Field(
+        None, gt=0, description="MiB of each slice; planned from the card if unset"
+    )
+    verify_overask_mib: int | None = Field(
+        None, gt=0, description="MiB of the pod that must not fit beside the slices; planned if unset"
+    )
+    verify_timeout: int = Field(
+        600, ge=5, description="seconds for the two pods to run (image pulls included)"
+    )
+    verify_pending_timeout: int = Field(
+        60, ge=5, description="seconds for the scheduler to say why the third pod cannot fit"
+    )
+    verify_reports: str = Field("reports", description="folder for the reports, on the control side")
+
+    reset_k3s: bool = Field(False, description="reset.py removes k3s itself too, with all its data")
+
+    @field_validator("toolkit_version")
+    @classmethod
+    def _toolkit(cls, value: str) -> str:
+        numbers = releases.numbers(value.removeprefix("v"))
+        if not re.fullmatch(r"\d+\.\d+\.\d+", value):
+            raise ValueError('write it as three numbers in quotes, for example "1.19.1"')
+        if numbers < (1, 18, 2):
+            raise ValueError(
+                "1.18.1 and earlier treat NVIDIA_VISIBLE_DEVICES=none as all devices; set 1.18.2 or later"
+            )
+        return value
+
+    @field_validator("toolkit_key_fingerprint")
+    @classmethod
+    def _fingerprint(cls, value: str) -> str:
+        compact = value.replace(" ", "").upper()
+        if not re.fullmatch(r"[0-9A-F]{40}", compact):
+            raise ValueError("write the full fingerprint: 40 hexadecimal digits")
+        return compact
+
+    @field_validator("k3s_version")
+    @classmethod
+    def _k3s(cls, value: str) -> str:
+        if not re.fullmatch(r"v\d+\.\d+\.\d+\+k3s\d+", value):
+            raise ValueError("write the full release, for example v1.36.2+k3s1")
+        if releases.numbers(value) < (1, 28, 5):
+            raise ValueError("default-runtime exists from v1.28.5+k3s1 on; set a later release")
+        return value
+
+    @field_validator("helm_version")
+    @classmethod
+    def _helm(cls, value: str) -> str:
+        if not re.fullmatch(r"v[34]\.\d+\.\d+", value):
+            raise ValueError("write a release of helm 3 or 4, for example v4.2.3")
+        return value
+
+    @field_validator("hami_chart_version")
+    @classmethod
+    def _chart(cls, value: str) -> str:
+        releases.scheduler_tag_path(value)  # raises ValueError for a chart whose key nobody knows
+        return value
+
+    @property
+    def chart_sha256(self) -> str:
+        """The archive's sum: the setting, else the known one of this version. Errors: SettingsError."""
+        known = self.hami_chart_sha256 or releases.CHART_SHA256.get(self.hami_chart_version)
+        if known is None:
+            raise SettingsError(
+                f"hami_chart_sha256: no sum is known for chart {self.hami_chart_version}; set it to the output of "
+                f"`helm pull hami --repo {self.hami_chart_repository} --version {self.hami_chart_version} && "
+                f"sha256sum hami-{self.hami_chart_version}.tgz`"
+            )
+        return known
+
+
+def check(data: Mapping[str, Any]) -> Settings:
+    """Settings from host data; keys without one of our prefixes are other people's and ignored.
+
+    Errors: SettingsError with every problem at once, an unknown key with the nearest known name.
+    """
+    ours = {key: value for key, value in data.items() if key.startswith(PREFIXES)}
+    problems = []
+    for key in sorted(set(ours) - set(Settings.model_fields)):
+        near = difflib.get_close_matches(key, Settings.model_fields, 1, 0.5)
+        hint = f"did you mean {near[0]}?" if near else "docs/settings.md lists the known ones"
+        problems.append(f"{key}: unknown setting; {hint}")
+        del ours[key]
+    try:
+        settings = Settings(**ours)
+        if not problems:
+            settings.chart_sha256  # noqa: B018  (raises when no sum is known)
+            return settings
+    except ValidationError as error:
+        for item in error.errors():
+            where = ".".join(str(part) for part in item["loc"])
+            problems.append(
+                f"{where}: {item['msg'].removeprefix('Value error, ')} (given: {item['input']!r})"
+            )
+    except SettingsError as error:
+        problems.append(str(error))
+    raise SettingsError("; ".join(problems))
+
+
+def markdown() -> str:
+    """The text of docs/settings.md."""
+    lines = [
+        "# Settings",
+        "",
+        "Set them in `group_data/all.py`, for a fleet or a host in `fleet.yaml`, or for one run with `--data key=value`.",
+        "Generated by `python -m hami_k3s.settings`.",
+        "",
+        "| setting | default | what it is |",
+        "|---|---|---|",
+    ]
+    for name, field in Settings.model_fields.items():
+        default = field.get_default(call_default_factory=True)
+        lines.append(f"| `{name}` | `{default!r}` | {field.description} |")
+    return "\n".join(lines) + "\n"
+
+
+if __name__ == "__main__":
+    sys.stdout.write(markdown())

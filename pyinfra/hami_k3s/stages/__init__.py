@@ -1,0 +1,1 @@
+"""Stages: one `@deploy` function per step of the lab, for this project and for other people's deploys."""

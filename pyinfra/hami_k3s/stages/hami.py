@@ -1,0 +1,44 @@
+"""Step 4 of the lab: helm and HAMi."""
+
+from __future__ import annotations
+
+from pyinfra.api.deploy import deploy
+
+from hami_k3s import releases
+from hami_k3s.operations import binary, hami, helm
+from hami_k3s.stages.common import settings
+
+
+@deploy("Helm")
+def helm_binary() -> None:
+    """helm at the pinned version. A /usr/local/bin/helm of somebody else's stays; ours is used by its own path."""
+    want = settings()
+    binary.released(
+        name="Verified binary",
+        tool="helm",
+        version=want.helm_version,
+        urls=releases.helm_urls,
+        base=want.helm_release_url,
+        setting="helm_release_url",
+        limit=want.helm_download_timeout,
+        replace=False,
+    )
+
+
+@deploy("HAMi")
+def release() -> None:
+    """HAMi's chart; the kube-scheduler's tag follows the API server that runs at that moment."""
+    helm.hami(name="Release", settings=settings())
+
+
+@deploy("HAMi")
+def ready() -> None:
+    """Every card registered and healthy, GPU pods redirected, the scheduler at the server's version."""
+    want = settings()
+    hami.ready(
+        name="Cards registered, webhook answers",
+        release=want.hami_release,
+        namespace=want.hami_namespace,
+        values=want.hami_values,
+        limit=want.hami_ready_timeout,
+    )

@@ -1,0 +1,43 @@
+"""Steps 2 and 3 of the lab: k3s, with NVIDIA's runtime as containerd's default."""
+
+from __future__ import annotations
+
+from pyinfra.api.deploy import deploy
+
+from hami_k3s import releases
+from hami_k3s.facts.k3s import BINARY, INPUTS_SCRIPT, INPUTS_STARTED, LIBRARY
+from hami_k3s.operations import binary, files, k3s
+from hami_k3s.stages.common import settings
+from hami_k3s.templating import render
+
+
+@deploy("k3s")
+def server() -> None:
+    """A one-server cluster at the pinned version, ready, with the default runtime read back from containerd's config."""
+    want = settings()
+    binary.released(
+        name="Verified binary",
+        tool="k3s",
+        version=want.k3s_version,
+        urls=releases.k3s_urls,
+        base=want.k3s_release_url,
+        setting="k3s_release_url",
+        limit=want.k3s_download_timeout,
+        aliases=("kubectl", "crictl", "ctr"),
+    )
+    names = {"binary": BINARY, "inputs": INPUTS_SCRIPT, "started": INPUTS_STARTED, "library": LIBRARY}
+    drop_in = render("50-gpu-node.yaml", kubeconfig_mode=want.k3s_kubeconfig_mode)
+    files.owned(
+        name="Unit, configuration, scripts",
+        contents={
+            "/etc/rancher/k3s/config.yaml.d/50-gpu-node.yaml": (drop_in, "600"),
+            "/etc/systemd/system/k3s.service": (render("k3s.service", **names), "644"),
+            INPUTS_SCRIPT: (render("k3s-inputs", **names), "755"),
+            "/usr/local/bin/k3s-killall.sh": (render("k3s-killall.sh", **names), "755"),
+            "/usr/local/bin/k3s-uninstall.sh": (render("k3s-uninstall.sh", **names), "755"),
+        },
+    )
+    k3s.service(name="Running with this configuration")
+    k3s.ready(
+        name="Ready, NVIDIA's runtime by default", version=want.k3s_version, limit=want.k3s_ready_timeout
+    )

@@ -1,0 +1,27 @@
+"""Step 2 of the lab, first half: NVIDIA's container toolkit, before k3s looks for its runtime."""
+
+from __future__ import annotations
+
+from pyinfra.api.deploy import deploy
+
+from hami_k3s.operations import toolkit
+from hami_k3s.stages.common import settings
+
+
+@deploy("Container toolkit")
+def container_toolkit() -> None:
+    """NVIDIA's apt repository and the toolkit's four packages at the pinned version, held."""
+    want = settings()
+    toolkit.repository(
+        name="NVIDIA's repository",
+        url=want.toolkit_repository_url,
+        fingerprint=want.toolkit_key_fingerprint,
+        version=want.toolkit_version,
+        limit=want.toolkit_timeout,
+    )
+    toolkit.packages(
+        name="Pinned packages, held",
+        url=want.toolkit_repository_url,
+        version=want.toolkit_version,
+        limit=want.toolkit_timeout,
+    )

@@ -1,0 +1,28 @@
+"""Files that the deploys write on a host, rendered from `templates/`."""
+
+from __future__ import annotations
+
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from jinja2 import Environment, FileSystemLoader, StrictUndefined
+
+_HERE = Path(__file__).resolve().parent
+
+
+@cache
+def _environment() -> Environment:
+    # A wheel carries them inside the package; a checkout has them at its top level.
+    folder = next(path for path in (_HERE / "templates", _HERE.parent.parent / "templates") if path.is_dir())
+    return Environment(
+        loader=FileSystemLoader(folder),
+        undefined=StrictUndefined,
+        keep_trailing_newline=True,
+        trim_blocks=True,
+    )
+
+
+def render(name: str, **data: Any) -> str:
+    """The text of templates/NAME. Errors: jinja2.UndefinedError when it uses a value that is not given."""
+    return _environment().get_template(name).render(**data)

@@ -1,0 +1,76 @@
+"""Long work on a host as a transient systemd unit: it survives a lost SSH session, and its progress can be watched.
+
+The script, its log and its exit status are under /run/hami-k3s/NAME. A unit that an interrupted run left behind
+is waited for, never started a second time beside itself.
+"""
+
+from __future__ import annotations
+
+import shlex
+
+from pyinfra.api import Host, State
+
+from hami_k3s.remote import Result, run
+from hami_k3s.waits import Look, complain, until
+
+FOLDER = "/run/hami-k3s"
+
+
+def _unit(name: str) -> str:
+    return f"hami-k3s-{name}.service"
+
+
+def _status(host: Host, name: str) -> Result:
+    folder = f"{FOLDER}/{name}"
+    return run(
+        host,
+        # ActiveState first: a unit that ends between the two reads has its exit status written before it is inactive
+        f"systemctl show -p ActiveState --value {_unit(name)}; cat {folder}/rc 2>/dev/null || echo -;"
+        f" tail -n 1 {folder}/log 2>/dev/null | tr '\\r' '\\n' | tail -n 1 | cut -c 1-120",
+    )
+
+
+def _look(host: Host, name: str) -> Look:
+    result = _status(host, name)
+    lines = result.stdout.splitlines()
+    if not result.ok or len(lines) < 2:
+        return Look("failed", f"the host does not answer: {result.stderr or result.stdout}")
+    active, status = lines[0], lines[1]
+    last = lines[2].strip() if len(lines) > 2 else ""
+    if active in ("active", "activating", "deactivating", "reloading"):
+        return Look("wait", last or "running")
+    if status == "0":
+        return Look("done", "done")
+    return Look("failed", "was killed" if status == "-" else f"exit status {status}")
+
+
+def wait(host: Host, name: str, what: str, limit: int, setting: str) -> bool:
+    """Wait for the unit. True when it ended with exit status 0."""
+
+    def log() -> str:
+        return run(host, f"tail -n 15 {FOLDER}/{name}/log").stdout
+
+    return until(host, what, limit + 10, lambda: _look(host, name), setting, log, pause=1)
+
+
+def still_running(host: Host, name: str) -> bool:
+    """Is a unit of an earlier, interrupted run still at work?"""
+    return run(host, f"systemctl is-active --quiet {_unit(name)}").ok
+
+
+def work(state: State, host: Host, name: str, what: str, script: str, limit: int, setting: str) -> bool:
+    """Run the script as root in a unit of its own, stopped after `limit` seconds. True when it succeeded."""
+    folder = shlex.quote(f"{FOLDER}/{name}")
+    wrapped = f"sh {folder}/script >{folder}/log 2>&1 </dev/null; echo $? >{folder}/rc.new; mv {folder}/rc.new {folder}/rc"
+    start = run(
+        host,
+        f"umask 077; mkdir -p {folder} && rm -f {folder}/rc {folder}/log && cat >{folder}/script && "
+        f"systemd-run --quiet --collect --unit={_unit(name)} --property=RuntimeMaxSec={limit} "
+        f"--property=KillMode=control-group --setenv=HOME=/root "
+        f"sh -c {shlex.quote(wrapped)}",
+        stdin=script,
+    )
+    if not start.ok:
+        complain(host, f"{what}: could not start: {start.stderr or start.stdout}")
+        return False
+    return wait(host, name, what, limit, setting)

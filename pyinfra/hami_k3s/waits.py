@@ -1,0 +1,64 @@
+"""Waiting with a limit: progress on the terminal while it lasts, the reason and the last log lines when it ends."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Literal
+
+from pyinfra.api import Host
+
+EVERY = 5  # seconds between two progress lines
+
+
+@dataclass(frozen=True)
+class Look:
+    """One look at the host: is it done, has it failed for good, and what is there to see."""
+
+    state: Literal["done", "wait", "failed"]
+    seen: str
+
+
+def until(
+    host: Host,
+    what: str,
+    limit: float,
+    look: Callable[[], Look],
+    setting: str,
+    evidence: Callable[[], str] | None = None,
+    pause: float = 2,
+) -> bool:
+    """Look until done, failed, or `limit` seconds are over. True when done.
+
+    On failure it prints what was seen last, `evidence()` (log lines of the host) and the setting of the limit.
+    """
+    start = time.monotonic()
+    told = start
+    while True:
+        now = look()
+        waited = time.monotonic() - start
+        if now.state == "done":
+            if waited > EVERY:
+                host.log(f"    {what}: {now.seen} after {waited:.0f} s")
+            return True
+        if now.state == "failed" or waited >= limit:
+            reason = (
+                now.seen if now.state == "failed" else f"not reached in {limit:.0f} s; last seen: {now.seen}"
+            )
+            complain(host, f"{what}: {reason}")
+            if evidence is not None:
+                complain(host, evidence())
+            if now.state == "wait":
+                complain(host, f"{setting} is the limit of this wait, in seconds")
+            return False
+        if time.monotonic() - told >= EVERY:
+            told = time.monotonic()
+            host.log(f"    {what}: {waited:.0f} s of {limit:.0f} s, {now.seen}")
+        time.sleep(pause)
+
+
+def complain(host: Host, text: str) -> None:
+    """Red lines under the host's name."""
+    for line in text.splitlines():
+        host.log_styled(f"    {line}", fg="red")

@@ -1,0 +1,52 @@
+# The HAMi release. The chart is checked against its sum before helm sees it.
+set -eu
+umask 077
+export KUBECONFIG={{ kubeconfig }} HOME=/root
+helm={{ helm | quote }}
+chart={{ chart_file | quote }}
+work=$(mktemp -d)
+trap 'kill $watch 2>/dev/null; rm -rf "$work"' EXIT
+watch=
+if [ ! -f "$chart" ]; then
+    "$helm" pull hami --repo {{ repository | quote }} --version {{ chart_version | quote }} --destination "$work" || {
+        echo "chart {{ chart_version }} could not be fetched from {{ repository }} (helm's reason is above)."
+        echo "Check the route to it, or set hami_chart_repository to a mirror."
+        exit 1
+    }
+    found=$(sha256sum <"$work/hami-{{ chart_version }}.tgz" | cut -c 1-64)
+    if [ "$found" != {{ chart_sha256 | quote }} ]; then
+        echo "sha256 of chart hami {{ chart_version }} from {{ repository }} is $found,"
+        echo "expected {{ chart_sha256 }}: refused. The chart was published again or changed on the way;"
+        echo "set hami_chart_sha256 after you have checked which."
+        exit 1
+    fi
+    mkdir -p "$(dirname "$chart")"
+    cp "$work/hami-{{ chart_version }}.tgz" "$chart.new"
+    mv -f "$chart.new" "$chart"
+fi
+cat >"$work/values.yaml" <<'HAMI_K3S_VALUES'
+{{ values_json }}
+HAMI_K3S_VALUES
+pods() {
+    k3s kubectl --request-timeout=10s -n {{ namespace | quote }} get pods --no-headers \
+        -l 'app.kubernetes.io/component in (hami-scheduler,hami-device-plugin)' 2>/dev/null |
+        awk '{ printf "%s%s %s %s", sep, $1, $2, $3; sep = ", " }'
+}
+(while sleep 3; do echo "helm works; pods: $(pods)"; done) &
+watch=$!
+{% if recover == "uninstall" %}
+echo "an earlier install was cut off ({{ status }}): removing what it left"
+"$helm" uninstall {{ release | quote }} -n {{ namespace | quote }} --wait --timeout {{ limit }}s
+{% elif recover == "rollback" %}
+echo "an earlier upgrade was cut off ({{ status }}): back to revision {{ good_revision }}"
+"$helm" rollback {{ release | quote }} {{ good_revision }} -n {{ namespace | quote }} --wait --timeout {{ limit }}s
+{% endif %}
+"$helm" upgrade --install {{ release | quote }} "$chart" -n {{ namespace | quote }} --create-namespace \
+    -f "$work/values.yaml" --wait --timeout {{ limit }}s || {
+    status=$?
+    echo "pods: $(pods)"
+    k3s kubectl --request-timeout=10s -n {{ namespace | quote }} get events --field-selector type=Warning --no-headers 2>/dev/null |
+        grep -i hami | tail -n 6
+    echo "helm's reason is above the pods. {{ scheduler_hint }}"
+    exit $status
+}
