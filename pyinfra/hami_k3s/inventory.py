@@ -124,7 +124,7 @@ def _check_settings(found: Hosts, folder: Path) -> None:
         try:
             check({**defaults, **data, **_command_line()})
         except SettingsError as error:
-            problems.append(f"{name}: {error}")
+            problems += [f"{name}: {line}" for line in str(error).splitlines()]
     if problems:
         raise FleetError("settings are wrong, nothing was contacted:\n    " + "\n    ".join(problems))
 

@@ -26,10 +26,19 @@ def arguments(host: Host) -> dict[str, Any]:
     return {key: value for key, value in given.items() if key in CONNECTOR_ARGUMENT_KEYS}
 
 
-def run(host: Host, script: str, stdin: str | None = None, timeout: int = 60) -> Result:
-    """Run a shell script. It is stopped on the host after `timeout` seconds; never raises for a failing host."""
+def run(
+    host: Host,
+    script: str,
+    stdin: str | None = None,
+    timeout: int = 60,
+    given: dict[str, Any] | None = None,
+) -> Result:
+    """Run a shell script. It is stopped on the host after `timeout` seconds; never raises for a failing host.
+
+    `given`: connector arguments kept from `arguments`, for a call after the operation has ended.
+    """
     command = StringCommand("timeout", "-k", "5", str(timeout), "sh", "-c", shlex.quote(script))
-    extra: dict[str, Any] = {**arguments(host), "_timeout": timeout + 15}
+    extra: dict[str, Any] = {**(arguments(host) if given is None else given), "_timeout": timeout + 15}
     if stdin is not None:
         extra["_stdin"] = stdin
     try:

@@ -195,7 +195,7 @@ def check(data: Mapping[str, Any]) -> Settings:
             )
     except SettingsError as error:
         problems.append(str(error))
-    raise SettingsError("; ".join(problems))
+    raise SettingsError("\n".join(problems))
 
 
 def markdown() -> str:

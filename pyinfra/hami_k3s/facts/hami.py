@@ -12,7 +12,7 @@ from typing_extensions import override
 
 from hami_k3s.facts import batch, nvidia
 from hami_k3s.facts.helm import parse_server_version
-from hami_k3s.facts.host import is_provider
+from hami_k3s.facts.host import MANIFESTS, is_provider
 from hami_k3s.facts.k3s import KUBECTL
 from hami_k3s.facts.kubernetes import Node, answer_items, dry_run, node
 from hami_k3s.isolation.evidence import Provider, Providers, Webhook
@@ -64,6 +64,7 @@ def probes(release: str, namespace: str) -> dict[str, str]:
         "nodes": f"{KUBECTL} get nodes -o json",
         "daemonsets": f"{KUBECTL} get daemonsets -A -o json",
         "crds": f"{KUBECTL} get crd -o name",
+        "manifests": MANIFESTS,
         "pods": f"{KUBECTL} get pods {where} -o json"
         " -l 'app.kubernetes.io/component in (hami-scheduler,hami-device-plugin)'",
         "slices": f"{KUBECTL} get endpointslices {where} -o json"
@@ -93,8 +94,8 @@ def _pod(item: dict[str, Any]) -> HamiPod:
     )
 
 
-def _providers(daemonsets: list[dict[str, Any]], crds: str) -> Providers:
-    others = []
+def _providers(daemonsets: list[dict[str, Any]], crds: str, manifests: str) -> Providers:
+    others = [Provider("", path, kind="Manifest") for path in manifests.split()]
     for item in daemonsets:
         meta = item["metadata"]
         images = " ".join(c.get("image", "") for c in item["spec"]["template"]["spec"].get("containers", []))
@@ -155,7 +156,11 @@ def parse(output: list[str]) -> HamiState:
         nodes={item["metadata"]["name"]: node(item) for item in nodes} if nodes is not None else None,
         own_node=answers.get("hostname", batch.NOTHING).value,
         pods=tuple(map(_pod, pods)) if pods is not None else None,
-        providers=_providers(daemonsets, answers.get("crds", batch.NOTHING).text)
+        providers=_providers(
+            daemonsets,
+            answers.get("crds", batch.NOTHING).text,
+            answers.get("manifests", batch.NOTHING).text,
+        )
         if daemonsets is not None
         else None,
         webhook=webhook,

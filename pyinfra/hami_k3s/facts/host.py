@@ -12,6 +12,9 @@ from hami_k3s.facts import batch, nvidia
 # Sudo is asked by hand: with pyinfra's own, a user without it would end the fact before it could say so.
 _ROOT = '[ "$(id -u)" = 0 ] && S= || S="sudo -n"; $S'
 
+# k3s applies what lies in this folder, at once or at its next start.
+MANIFESTS = "grep -rlsE 'nvidia-device-plugin|gpu-operator' /var/lib/rancher/k3s/server/manifests"
+
 PROBES = {
     "user": "id -un",
     "root": f"{_ROOT} id -u",
@@ -22,7 +25,7 @@ PROBES = {
     "mount": f"{_ROOT} unshare --mount true",
     "container": "systemd-detect-virt --container",
     "cgroup2": "test -e /sys/fs/cgroup/cgroup.controllers && echo yes",
-    "manifests": f"{_ROOT} grep -lsE 'nvidia-device-plugin|gpu-operator' -r /var/lib/rancher/k3s/server/manifests",
+    "manifests": f"{_ROOT} {MANIFESTS}",
     "operator": "ls -d /usr/local/nvidia/toolkit",
     "k3s": "k3s --version",
     "kubelet": "for p in /proc/[0-9]*; do "

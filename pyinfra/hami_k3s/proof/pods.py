@@ -1,0 +1,155 @@
+"""verify's own pods: a namespace of the run's own, made, watched and always removed."""
+
+from __future__ import annotations
+
+import json
+import secrets
+import shlex
+from dataclasses import dataclass
+from typing import Any
+
+from pyinfra.api import Host
+
+from hami_k3s.facts.k3s import KUBECTL
+from hami_k3s.facts.kubernetes import items
+from hami_k3s.isolation.evidence import Event, Pod
+from hami_k3s.isolation.parse import ParseError, parse_allocated
+from hami_k3s.remote import Result, arguments, run
+from hami_k3s.templating import render
+
+ALLOCATED = "hami.io/vgpu-devices-allocated"
+OWNER = "app.kubernetes.io/managed-by=pyinfra-hami-k3s"
+# kubectl exec has no --request-timeout of its own: the callers' limit ends it.
+EXEC = "k3s kubectl"
+
+
+@dataclass(frozen=True)
+class Space:
+    """The namespace of one run on one node."""
+
+    host: Host
+    node: str
+    name: str
+    given: dict[str, Any]  # sudo and the like: the removal may come after the operation was interrupted
+
+    def kubectl(self, arguments: str, stdin: str | None = None, timeout: int = 60) -> Result:
+        """kubectl in this namespace."""
+        return run(self.host, f"{KUBECTL} -n {self.name} {arguments}", stdin, timeout)
+
+    def create(self) -> Result:
+        """Make the namespace; it names its node, so that a later run there finds what a killed one left."""
+        manifest = {
+            "apiVersion": "v1",
+            "kind": "Namespace",
+            "metadata": {"name": self.name, "labels": labels(self.node)},
+        }
+        return run(self.host, f"{KUBECTL} create -f -", json.dumps(manifest))
+
+    def start(self, pods: dict[str, int], image: str, uuid: str) -> Result:
+        """Create pods, name -> MiB, pinned to the node and the card."""
+        text = render(
+            "verify-pods.yaml",
+            pods=[{"name": name, "mib": mib} for name, mib in pods.items()],
+            namespace=self.name,
+            labels=labels(self.node),
+            node=self.node,
+            image=image,
+            uuid=uuid,
+        )
+        return self.kubectl("create -f -", text)
+
+    def look(self) -> dict[str, Pod] | None:
+        """The pods with their events, by name; None when the API did not answer."""
+        pods = self.kubectl("get pods -o json")
+        events = self.kubectl("get events -o json")
+        if not pods.ok or not events.ok:
+            return None
+        said = items(events.stdout)
+        return {item["metadata"]["name"]: _pod(item, said) for item in items(pods.stdout)}
+
+    def waiting(self) -> dict[str, str]:
+        """Why pods do not run yet, by name: the container's reason and message."""
+        found = {}
+        for item in items(self.kubectl("get pods -o json").stdout):
+            for status in item.get("status", {}).get("containerStatuses") or []:
+                if reason := status.get("state", {}).get("waiting"):
+                    message = " ".join(str(reason.get(key, "")) for key in ("reason", "message"))
+                    found[item["metadata"]["name"]] = message.strip()[:160]
+        return found
+
+    def exec(self, pod: str, script: str, timeout: int = 60) -> Result:
+        """A shell script in a pod."""
+        command = f"{EXEC} exec -n {self.name} {pod} -- sh -c {shlex.quote(script)}"
+        return run(self.host, command, timeout=timeout)
+
+    def put(self, pod: str, path: str, text: str) -> Result:
+        """Write a file in a pod."""
+        command = f"{EXEC} exec -i -n {self.name} {pod} -- sh -c {shlex.quote(f'cat >{shlex.quote(path)}')}"
+        return run(self.host, command, text)
+
+    def remove(self) -> Result:
+        """Delete the namespace with all in it, and wait until the pods are gone."""
+        delete = f"k3s kubectl delete namespace {self.name} --ignore-not-found --timeout=60s"
+        return run(self.host, delete, timeout=70, given=self.given)
+
+
+def space(host: Host, node: str) -> Space:
+    """A namespace name of this run's own."""
+    return Space(host, node, f"hami-k3s-verify-{secrets.token_hex(4)}", arguments(host))
+
+
+def labels(node: str) -> dict[str, str]:
+    """Labels of all that a run makes."""
+    key, value = OWNER.split("=")
+    return {key: value, "hami-k3s/node": node}
+
+
+def remove_leftovers(host: Host, node: str) -> str:
+    """Remove what killed runs left on this node; says what it removed."""
+    selector = f"{OWNER},hami-k3s/node={node}"
+    found = run(host, f"{KUBECTL} get namespaces -l {selector} -o name").stdout.split()
+    if found:
+        run(host, f"k3s kubectl delete {' '.join(found)} --ignore-not-found --timeout=80s", timeout=90)
+    return ", ".join(name.removeprefix("namespace/") for name in found)
+
+
+def granted_to_others(host: Host, node: str, uuid: str) -> int:
+    """MiB of the card that HAMi has granted to living pods on this node."""
+    selector = f"--field-selector spec.nodeName={node}"
+    found = run(host, f"{KUBECTL} get pods -A {selector} -o json")
+    total = 0
+    for item in items(found.stdout):
+        if item.get("status", {}).get("phase") in ("Succeeded", "Failed"):
+            continue
+        total += sum(one.memory_mib for one in _allocated(item) if one.uuid == uuid)
+    return total
+
+
+def _allocated(item: dict[str, Any]) -> tuple[Any, ...]:
+    try:
+        return parse_allocated((item["metadata"].get("annotations") or {}).get(ALLOCATED, ""))
+    except ParseError:
+        return ()
+
+
+def _pod(item: dict[str, Any], events: list[dict[str, Any]]) -> Pod:
+    name = item["metadata"]["name"]
+    about = [one for one in events if one.get("involvedObject", {}).get("name") == name]
+    return Pod(
+        name=name,
+        phase=item.get("status", {}).get("phase", "Unknown"),
+        node=item["spec"].get("nodeName"),
+        allocated=_allocated(item),
+        events=tuple(map(_event, about)),
+        scheduler=item["spec"].get("schedulerName"),
+    )
+
+
+def _event(item: dict[str, Any]) -> Event:
+    return Event(
+        reason=item.get("reason", ""),
+        source=item.get("source", {}).get("component") or item.get("reportingComponent") or "",
+        message=item.get("message", ""),
+        type=item.get("type", "Normal"),
+        count=int(item.get("count") or (item.get("series") or {}).get("count") or 1),
+    )

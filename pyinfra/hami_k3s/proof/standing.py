@@ -1,0 +1,66 @@
+"""The parts of the evidence that need no pod: host, runtime, cluster, registration."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from pyinfra.api import Host
+
+from hami_k3s.facts.hami import HANDSHAKE, REGISTER, Hami, memory_scaling, split_count
+from hami_k3s.facts.helm import Release
+from hami_k3s.facts.k3s import K3s
+from hami_k3s.isolation.evidence import Registration
+from hami_k3s.isolation.parse import ParseError, parse_registration
+from hami_k3s.operations.binary import path
+from hami_k3s.settings import Settings
+
+
+def measure(host: Host, settings: Settings) -> tuple[dict[str, Any], dict[str, str]]:
+    """Evidence's parts by name, and per part that is missing the reason."""
+    where = {"release": settings.hami_release, "namespace": settings.hami_namespace}
+    hami = host.get_fact(Hami, **where)
+    k3s = host.get_fact(K3s, api=False)
+    release = host.get_fact(Release, helm=path("helm", settings.helm_version), **where)
+    silent = "the API server does not answer: `journalctl -u k3s` on the host says why"
+    errors: dict[str, str] = {}
+    parts: dict[str, Any] = {
+        "node": hami.own_node,
+        "cards": hami.nvidia.cards,
+        "kernel_module": hami.nvidia.module,
+        "containerd": k3s.containerd,
+        "providers": hami.providers,
+        "server_version": hami.server_version,
+        "webhook": hami.webhook,
+        "split_count": split_count(release.values) if release.status == "deployed" else None,
+        "scheduler_name": release.values.get("schedulerName", "hami-scheduler"),
+    }
+    errors["cards"] = f"nvidia-smi: {hami.nvidia.message}"
+    errors["kernel_module"] = "/proc/driver/nvidia/version is not there: the kernel module is not loaded"
+    errors["containerd"] = k3s.containerd_error or "k3s has rendered no containerd config: converge first"
+    errors["providers"] = hami.errors.get("daemonsets") or silent
+    errors["server_version"] = silent
+    errors["webhook"] = hami.errors.get("webhooks") or hami.errors.get("slices") or silent
+    errors["split_count"] = (
+        f"Helm release {settings.hami_release} is {release.status or release.error}: converge first"
+    )
+    if hami.pods is None:
+        errors["scheduler_images"] = hami.errors.get("pods") or silent
+    else:
+        running = [pod for pod in hami.pods if pod.component == "hami-scheduler" and pod.phase == "Running"]
+        parts["scheduler_images"] = tuple(pod.images.get("kube-scheduler", "") for pod in running)
+    own = (hami.nodes or {}).get(hami.own_node or "")
+    if own is None:
+        errors["registration"] = errors["allocatable"] = f"node {hami.own_node} cannot be read. {silent}"
+        return parts, errors
+    parts["allocatable"] = int(own.allocatable.get("nvidia.com/gpu", "0"))
+    raw = own.annotations.get(REGISTER)
+    try:
+        parts["registration"] = Registration(
+            devices=parse_registration(raw or ""),
+            raw=raw or "",
+            handshake=own.annotations.get(HANDSHAKE),
+            memory_scaling=memory_scaling(release.values),
+        )
+    except ParseError as error:
+        errors["registration"] = str(error)
+    return parts, errors
