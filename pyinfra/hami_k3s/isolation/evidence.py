@@ -197,6 +197,7 @@ class Evidence:
     # the host
     cards: tuple[Card, ...] | None = None
     kernel_module: str | None = None  # version from /proc/driver/nvidia/version
+    host_smi_text: str = ""  # the plain table of nvidia-smi on the host, kept as the lab's evidence
     containerd: ContainerdConfig | None = None
     default_handler: str | None = None  # of a pod without a runtime class; None = unknown, no error
     # the cluster
