@@ -55,7 +55,7 @@ def unknown(claim: str, expected: str, observed: str, why: str, fix: str = "") -
 
 def skipped(claim: str, why: str) -> Verdict:
     """The claim was not tried because an earlier one does not hold."""
-    return Verdict(claim, Status.SKIP, "", "not tried", why)
+    return Verdict(claim, Status.SKIP, "", f"not tried: {why}", why)
 
 
 def worst(verdicts: list[Verdict]) -> Status:

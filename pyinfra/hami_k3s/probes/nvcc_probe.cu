@@ -1,6 +1,6 @@
 // The lab's probe: cudaMalloc step by step until it is refused, through the CUDA runtime.
 //
-//   nvcc -o /tmp/probe nvcc_probe.cu && /tmp/probe CHUNK_MIB CAP_MIB [HOLD_SECONDS]
+//   nvcc -o /tmp/probe nvcc_probe.cu && /tmp/probe CHUNK_MIB CAP_MIB [HOLD_SECONDS [until-stdin-closes]]
 //
 // Beside the lab's own line it prints the JSON line that driver_probe.py prints, and it stops at a cap, so that an
 // unlimited pod does not take the whole card. Exit status 0: measured, 3: could not be measured, 2: wrong argument.
@@ -8,6 +8,9 @@
 
 #include <cstdio>
 #include <cstdlib>
+#include <cstring>
+#include <ctime>
+#include <poll.h>
 #include <unistd.h>
 
 static const size_t MIB = (size_t)1024 * 1024;
@@ -18,12 +21,27 @@ static long number(const char *text) {
   return (end == text || *end != '\0') ? -1 : value;
 }
 
+// Keep the memory for so long, or, if asked, until stdin is closed.
+static void keep(long seconds, bool until_stdin_closes) {
+  time_t end = std::time(nullptr) + seconds;
+  char buffer[4096];
+  for (time_t left = seconds; left > 0; left = end - std::time(nullptr)) {
+    if (!until_stdin_closes) {
+      sleep((unsigned)left);
+      continue;
+    }
+    struct pollfd in = {0, POLLIN, 0};
+    if (poll(&in, 1, (int)(left < 3600 ? left * 1000 : 3600000)) > 0 && read(0, buffer, sizeof buffer) <= 0) return;
+  }
+}
+
 int main(int argc, char **argv) {
   long chunk = argc > 1 ? number(argv[1]) : 256;
   long cap = argc > 2 ? number(argv[2]) : -1;
   long hold = argc > 3 ? number(argv[3]) : 0;
-  if (chunk < 1 || cap < 1 || hold < 0) {
-    std::fprintf(stderr, "usage: probe CHUNK_MIB CAP_MIB [HOLD_SECONDS]\n");
+  bool until_stdin_closes = argc > 4 && std::strcmp(argv[4], "until-stdin-closes") == 0;
+  if (chunk < 1 || cap < 1 || hold < 0 || (argc > 4 && !until_stdin_closes) || argc > 5) {
+    std::fprintf(stderr, "usage: probe CHUNK_MIB CAP_MIB [HOLD_SECONDS [until-stdin-closes]]\n");
     return 2;
   }
   size_t free_bytes = 0, total_bytes = 0;
@@ -52,6 +70,6 @@ int main(int argc, char **argv) {
               e == cudaSuccess ? "null" : cudaGetErrorName(e), e == cudaSuccess ? "" : "\"", free_bytes / MIB,
               total_bytes / MIB, chunk, cap);
   std::fflush(stdout);
-  if (hold > 0) sleep((unsigned)hold);
+  keep(hold, until_stdin_closes);
   return 0;
 }

@@ -14,7 +14,7 @@ NARROWEST = 72
 
 
 def render(host: str, verdicts: Sequence[Verdict], width: int = 110) -> str:
-    """The table of one host, its summary line, and for everything that is not a pass why and how to fix it.
+    """The table of one host, its summary line, and why and how to fix what does not hold.
 
     + width: columns to use; text is wrapped into them, never cut
     """
@@ -22,7 +22,7 @@ def render(host: str, verdicts: Sequence[Verdict], width: int = 110) -> str:
     rows = [(verdict.claim, str(verdict.status), verdict.expected, verdict.observed) for verdict in verdicts]
     lines = [plain(host), *_table([HEADINGS, *rows], width), "", summary(host, verdicts)]
     for verdict in verdicts:
-        if verdict.status is not Status.PASS:
+        if verdict.status not in (Status.PASS, Status.SKIP):  # a skip has its reason in the table
             lines += _explanation(verdict, width)
     return "\n".join(line.rstrip() for line in lines)
 
@@ -40,7 +40,7 @@ def _table(rows: Iterable[tuple[str, str, str, str]], width: int) -> list[str]:
     widths = (CLAIM_WIDTH, VERDICT_WIDTH, text, text)
     lines: list[str] = []
     for number, row in enumerate(rows):
-        cells = [textwrap.wrap(plain(cell), size) or [""] for cell, size in zip(row, widths, strict=True)]
+        cells = [_wrap(cell, size) for cell, size in zip(row, widths, strict=True)]
         for height in range(max(len(cell) for cell in cells)):
             parts = [cell[height] if height < len(cell) else "" for cell in cells]
             padded = (part.ljust(size) for part, size in zip(parts, widths, strict=True))
@@ -48,6 +48,11 @@ def _table(rows: Iterable[tuple[str, str, str, str]], width: int) -> list[str]:
         if number == 0:
             lines.append((" " * GAP).join("-" * size for size in widths))
     return lines
+
+
+def _wrap(text: str, size: int) -> list[str]:
+    # UUIDs and image names are full of hyphens: kept whole where they fit a line.
+    return textwrap.wrap(plain(text), size, break_on_hyphens=False) or [""]
 
 
 def _explanation(verdict: Verdict, width: int) -> list[str]:

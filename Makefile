@@ -1,0 +1,42 @@
+# Every target does its own set-up on a fresh Debian or Ubuntu machine (root or sudo).
+SHELL := /bin/bash
+.SHELLFLAGS := -eu -o pipefail -c
+.DEFAULT_GOAL := help
+.PHONY: help setup setup-rehearsal check lint types unit rehearse test lock docs clean
+
+help: ## what can be made
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):[^#]*## /  make \1\t/' | expand -t 26
+
+setup: .venv/done ## a virtual environment with the library and the test tools
+
+.venv/done: requirements-dev.lock pyproject.toml scripts/setup
+	./scripts/setup
+
+check: lint types unit ## style, types and unit tests, without a rehearsal node
+
+lint: setup
+	.venv/bin/ruff check .
+	.venv/bin/ruff format --check .
+	.venv/bin/python -m hami_k3s.settings | diff -u docs/settings.md -
+
+types: setup
+	.venv/bin/mypy
+
+unit: setup
+	.venv/bin/pytest -q tests/unit
+
+rehearse: setup ## watch the whole lab on a machine without a GPU
+	./scripts/as-root .venv/bin/python -m rehearsal run --install-packages
+
+test: check ## everything: check, then rehearsal nodes; what cannot run is listed with its reason
+	./scripts/as-root .venv/bin/python -m rehearsal prepare --install-packages
+	./scripts/as-root .venv/bin/pytest -q tests/unit tests/rehearsal tests/gpu
+
+lock: ## pin the exact versions that CI installs
+	uv pip compile --quiet --universal --python-version 3.11 --group dev pyproject.toml --generate-hashes --no-header --no-annotate -o requirements-dev.lock
+
+docs: setup ## generated pages
+	.venv/bin/python -m hami_k3s.settings >docs/settings.md
+
+clean:
+	rm -rf .venv dist .mypy_cache .ruff_cache .pytest_cache
