@@ -6,11 +6,13 @@
 // unlimited pod does not take the whole card. Exit status 0: measured, 3: could not be measured, 2: wrong argument.
 #include <cuda_runtime.h>
 
+#include <algorithm>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
 #include <ctime>
 #include <poll.h>
+#include <string>
 #include <unistd.h>
 
 static const size_t MIB = (size_t)1024 * 1024;
@@ -47,10 +49,12 @@ int main(int argc, char **argv) {
   size_t free_bytes = 0, total_bytes = 0;
   cudaError_t e = cudaMemGetInfo(&free_bytes, &total_bytes);  // makes the context
   if (e != cudaSuccess) {
+    std::string words = cudaGetErrorString(e);
+    std::replace(words.begin(), words.end(), '"', '\'');
     std::printf("{\"measured\": false, \"route\": \"runtime\", \"refused\": false, \"allocated_mib\": 0, \"rc\": %d, "
                 "\"rc_name\": \"%s\", \"error\": \"%s\", \"free_before_mib\": null, \"total_mib\": null, "
                 "\"chunk_mib\": %ld, \"cap_mib\": %ld}\n",
-                (int)e, cudaGetErrorName(e), cudaGetErrorString(e), chunk, cap);
+                (int)e, cudaGetErrorName(e), words.c_str(), chunk, cap);
     return 3;
   }
   long allocated = 0;

@@ -34,8 +34,8 @@ def decide(evidence: Evidence) -> Verdict:
             expected,
             f"not refused: {result.allocated_mib} MiB were allocated in a slice of {plan.slice_mib}",
             "the limit is not enforced: a pod can take its neighbour's memory",
-            "if the claim mechanism fails too, fix that first; if it holds, HAMi-core is loaded and does not refuse: "
-            "see the releases of HAMi that are known to work with this driver (hami_chart_version)",
+            "if the claim mechanism fails too, fix that first; if it holds, restart HAMi's device plugin, create the "
+            "pods again, and try another HAMi release (hami_chart_version)",
         )
     line = find_out_of_memory(run.stderr)
     if line is None:
