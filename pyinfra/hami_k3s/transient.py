@@ -14,6 +14,7 @@ from hami_k3s.remote import Result, run
 from hami_k3s.waits import Look, complain, until
 
 FOLDER = "/run/hami-k3s"
+BUSY = "busy"
 
 
 def _unit(name: str) -> str:
@@ -41,7 +42,7 @@ def _look(host: Host, name: str) -> Look:
         return Look("wait", last or "running")
     if status == "0":
         return Look("done", "done")
-    return Look("failed", "was killed" if status == "-" else f"exit status {status}")
+    return Look("failed", "killed, or stopped at its limit" if status == "-" else f"exit status {status}")
 
 
 def wait(host: Host, name: str, what: str, limit: int, setting: str) -> bool:
@@ -53,24 +54,33 @@ def wait(host: Host, name: str, what: str, limit: int, setting: str) -> bool:
     return until(host, what, limit + 10, lambda: _look(host, name), setting, log, pause=1)
 
 
-def still_running(host: Host, name: str) -> bool:
-    """Is a unit of an earlier, interrupted run still at work?"""
-    return run(host, f"systemctl is-active --quiet {_unit(name)}").ok
-
-
 def work(state: State, host: Host, name: str, what: str, script: str, limit: int, setting: str) -> bool:
-    """Run the script as root in a unit of its own, stopped after `limit` seconds. True when it succeeded."""
-    folder = shlex.quote(f"{FOLDER}/{name}")
-    wrapped = f"sh {folder}/script >{folder}/log 2>&1 </dev/null; echo $? >{folder}/rc.new; mv {folder}/rc.new {folder}/rc"
-    start = run(
-        host,
-        f"umask 077; mkdir -p {folder} && rm -f {folder}/rc {folder}/log && cat >{folder}/script && "
-        f"systemd-run --quiet --collect --unit={_unit(name)} --property=RuntimeMaxSec={limit} "
-        f"--property=KillMode=control-group --setenv=HOME=/root "
-        f"sh -c {shlex.quote(wrapped)}",
-        stdin=script,
-    )
-    if not start.ok:
+    """Run the script as root in a unit of its own, stopped after `limit` seconds. True when it succeeded.
+
+    + name: of the unit and its folder
+    + what: for the progress lines
+    + setting: the setting that holds the limit
+    """
+    for _ in range(2):
+        start = _start(host, name, script, limit)
+        if start.stdout.strip() != BUSY:
+            break
+        host.log(f"    {what}: an interrupted run's step is still at work, waiting for it")
+        wait(host, name, what, limit, setting)
+    if not start.ok or start.stdout.strip() == BUSY:
         complain(host, f"{what}: could not start: {start.stderr or start.stdout}")
         return False
     return wait(host, name, what, limit, setting)
+
+
+def _start(host: Host, name: str, script: str, limit: int) -> Result:
+    folder = shlex.quote(f"{FOLDER}/{name}")
+    inner = f"sh {folder}/script >{folder}/log 2>&1 </dev/null; echo $? >{folder}/rc.new; mv {folder}/rc.new {folder}/rc"
+    return run(
+        host,
+        f"if systemctl is-active --quiet {_unit(name)}; then echo {BUSY}; exit 0; fi; "
+        f"umask 077; mkdir -p {folder} && rm -f {folder}/rc {folder}/log && cat >{folder}/script && "
+        f"systemd-run --quiet --collect --unit={_unit(name)} --property=RuntimeMaxSec={limit} --setenv=HOME=/root "
+        f"sh -c {shlex.quote(inner)}",
+        stdin=script,
+    )

@@ -5,9 +5,8 @@ k() { k3s kubectl --request-timeout=20s "$@"; }
 status=0
 spaces=$(k get namespaces -l {{ owner | quote }} -o name)
 [ -z "$spaces" ] || k3s kubectl delete $spaces --ignore-not-found --timeout=60s || status=1
-{% if helm %}
-{{ helm | quote }} uninstall {{ release | quote }} -n {{ namespace | quote }} --ignore-not-found --wait --timeout {{ limit }}s || status=1
-{% endif %}
+helm={{ helm | quote }}
+[ ! -x "$helm" ] || "$helm" uninstall {{ release | quote }} -n {{ namespace | quote }} --ignore-not-found --wait --timeout {{ limit }}s || status=1
 k -n {{ namespace | quote }} delete secret {{ (fullname ~ "-scheduler-tls") | quote }} --ignore-not-found || status=1
 k -n {{ namespace | quote }} delete lease {{ (fullname ~ "-scheduler") | quote }} --ignore-not-found || status=1
 node=$(hostname | tr A-Z a-z)

@@ -8,7 +8,6 @@ from pyinfra import host
 from pyinfra.api import FunctionCommand, Host, State, operation
 from pyinfra.api.command import PyinfraCommand
 
-from hami_k3s import remote
 from hami_k3s.facts.host import Host as HostFact
 from hami_k3s.preflight import Problem, problems
 from hami_k3s.settings import Settings
@@ -28,7 +27,6 @@ def gpu_host(settings: Settings) -> Generator[PyinfraCommand]:
 
         gpu_host(name="The host can be a GPU node", settings=settings)
     """
-    remote.no_delay(host)
     found = problems(host.get_fact(HostFact, _sudo=False), settings)
     if not found:
         host.noop("the host can be a GPU node")

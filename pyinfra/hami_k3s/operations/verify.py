@@ -6,11 +6,10 @@ from collections.abc import Generator
 from datetime import UTC, datetime
 from pathlib import Path
 
-from pyinfra import host, logger
+from pyinfra import logger
 from pyinfra.api import FunctionCommand, Host, State, operation
 from pyinfra.api.command import PyinfraCommand
 
-from hami_k3s import remote
 from hami_k3s.isolation.claims import judge
 from hami_k3s.isolation.evidence import Evidence
 from hami_k3s.isolation.verdict import worst
@@ -35,7 +34,6 @@ def isolation(settings: Settings) -> Generator[PyinfraCommand]:
 
         verify.isolation(name="Two pods on one card", settings=settings)
     """
-    remote.no_delay(host)
     yield FunctionCommand(prove, (settings,), {})
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import Any
 
 from hami_k3s import probes
@@ -94,18 +95,14 @@ def fill(
         return None, "", f"the probe could not be run: {result.stderr.strip() or result.stdout.strip()}"
     out, err, seen = answers["out"], answers["err"], answers["host"]
     measured = None
-    try:
+    with suppress(ParseError):  # the claim then shows the exit status and the last line
         measured = parse_probe(out.text)
-    except ParseError:
-        pass  # the claim shows the exit status and the last line
     free = used = None
-    try:
+    with suppress(ParseError, StopIteration):  # the claim then says that the host's free memory was not read
         card = next(card for card in parse_cards(seen.text) if card.uuid == uuid)
         free, used = card.free_mib, card.used_mib
-    except (ParseError, StopIteration):
-        pass  # the claim says that the host's free memory was not read
-    run_ = ProbeRun(pod, out.status, measured, err.text, out.text, free, used)
-    return run_, answers.get("table", batch.NOTHING).text, ""
+    ran = ProbeRun(pod, out.status, measured, err.text, out.text, free, used)
+    return ran, answers.get("table", batch.NOTHING).text, ""
 
 
 def _install(space: Space, pod: str, plan: SlicePlan, settings: Settings) -> tuple[str, str]:
