@@ -57,7 +57,7 @@ def tune(host: Host) -> None:
     client = getattr(host.connector, "client", None)
     transport = client.get_transport() if client is not None else None
     sock = getattr(transport, "sock", None)
-    if isinstance(sock, socket.socket):
+    if transport is not None and isinstance(sock, socket.socket):
         sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         if hasattr(socket, "TCP_USER_TIMEOUT"):
             sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, 60_000)
