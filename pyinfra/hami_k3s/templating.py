@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import posixpath
+import shlex
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -15,12 +17,15 @@ _HERE = Path(__file__).resolve().parent
 def _environment() -> Environment:
     # A wheel carries them inside the package; a checkout has them at its top level.
     folder = next(path for path in (_HERE / "templates", _HERE.parent.parent / "templates") if path.is_dir())
-    return Environment(
+    environment = Environment(
         loader=FileSystemLoader(folder),
         undefined=StrictUndefined,
         keep_trailing_newline=True,
         trim_blocks=True,
     )
+    # Every value in a script is quoted; paths are those of a POSIX host, whatever the control side is.
+    environment.filters.update(quote=shlex.quote, dirname=posixpath.dirname)
+    return environment
 
 
 def render(name: str, **data: Any) -> str:
