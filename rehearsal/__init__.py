@@ -1,0 +1,1 @@
+"""Throw-away machines and the small internet they install from: the whole job without a GPU."""

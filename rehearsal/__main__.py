@@ -1,0 +1,7 @@
+"""`python -m rehearsal`."""
+
+import sys
+
+from rehearsal.cli import main
+
+sys.exit(main())

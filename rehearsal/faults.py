@@ -1,0 +1,59 @@
+"""What can be broken on purpose, by name, and which part plays it."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable
+
+from rehearsal.errors import RehearsalError
+
+MIRROR = {
+    "wrong-key": "gpgkey and the repository are another key's (=repository: only the signatures are)",
+    "bad-checksum": "the k3s binary does not match its sha256sum file",
+    "html-key": "gpgkey answers 200 with an HTML page",
+    "mirror-down": "every request is answered 503",
+    "slow": "every answer takes N seconds (=N, default 20)",
+    "truncated": "downloads over 64 KiB end half-way",
+}
+NODE = {
+    "no-gpu": "no card, no driver",
+    "mig": "the cards report MIG mode Enabled",
+    "apt-lock": "another process holds dpkg's lock for N seconds after boot or after the fault is added (=N, default 45)",
+    "second-device-plugin": "NVIDIA's own device plugin is in k3s' manifests folder and wins nvidia.com/gpu",
+}
+CLUSTER = {
+    "registered-nothing": "HAMi's plugin runs but registers no card",
+    "webhook-late": "the webhook gets endpoints only after N seconds (=N, default 3600)",
+    "limit-not-enforced": "HAMi-core is loaded and reports the slice, but refuses nothing",
+    "overask-scheduled": "the scheduler places a pod that does not fit",
+    "preload-missing": "pods start without HAMi-core in ld.so.preload",
+    "scheduler-image": "the running kube-scheduler's image is not the server's version",
+}
+ALL = MIRROR | NODE | CLUSTER
+
+
+def name_of(fault: str) -> str:
+    """`webhook-late=15` -> `webhook-late`."""
+    return fault.partition("=")[0]
+
+
+def check(faults: Iterable[str]) -> list[str]:
+    """The faults, each known; a value given for one replaces an earlier one."""
+    kept: dict[str, str] = {}
+    for fault in faults:
+        name = name_of(fault)
+        if name not in ALL:
+            near = difflib.get_close_matches(name, ALL, 1)
+            hint = f" Did you mean {near[0]}?" if near else ""
+            raise RehearsalError(f"unknown fault {name!r}.{hint} Known: {', '.join(sorted(ALL))}")
+        kept[name] = fault
+    return list(kept.values())
+
+
+def changed(current: Iterable[str], add: Iterable[str], clear: Iterable[str]) -> list[str]:
+    """The list after a `fault add` or `fault clear`; clearing `all` empties it."""
+    gone = set(clear)
+    if "all" not in gone:
+        check(gone)
+    kept = [] if "all" in gone else [f for f in current if name_of(f) not in {name_of(c) for c in gone}]
+    return check([*kept, *add])

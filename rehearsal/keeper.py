@@ -1,0 +1,105 @@
+"""The one process that keeps a rehearsal up: SSH forwarders on loopback, the mirror, and the nodes as its children.
+
+It is process 1 of a pid namespace and has a mount namespace of its own (`up` starts it through unshare): when it ends,
+however it ends, the kernel ends the nodes and drops their mounts.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import signal
+import socket
+import subprocess
+import sys
+from functools import partial
+from pathlib import Path
+
+from rehearsal import cgroups, network, node
+from rehearsal.mirror import Mirror
+from rehearsal.state import State
+
+
+def _join(groups: list[Path]) -> None:
+    """In the child before nspawn starts: into the node's own control groups."""
+    for group in groups:
+        group.write_text("0")
+
+
+async def _pump(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    with contextlib.suppress(OSError):
+        while data := await reader.read(65536):
+            writer.write(data)
+            await writer.drain()
+    with contextlib.suppress(OSError, RuntimeError):
+        writer.write_eof()
+
+
+async def _forward(address: str, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    """One connection from the loopback listener to a node's sshd; refused there is closed here."""
+    try:
+        inner_reader, inner_writer = await asyncio.open_connection(address, 22)
+    except OSError:
+        writer.close()
+        return
+    for end in (writer, inner_writer):
+        end.get_extra_info("socket").setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    try:
+        await asyncio.gather(_pump(reader, inner_writer), _pump(inner_reader, writer))
+    finally:
+        writer.close()
+        inner_writer.close()
+
+
+def _listen() -> socket.socket:
+    listener = socket.socket()
+    listener.bind(("127.0.0.1", 0))
+    listener.listen(64)
+    return listener
+
+
+async def _serve(state: State, listeners: dict[str, socket.socket]) -> None:
+    content = state.read()
+    stopping = asyncio.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        asyncio.get_running_loop().add_signal_handler(number, stopping.set)
+    runner = await Mirror(state.folder).start(network.MIRROR_ADDRESS)
+    children = []
+    for one in content["nodes"]:
+        root = node.mount(state, one["name"])
+        log = (state.folder / f"{one['name']}.console").open("wb")
+        children.append(
+            subprocess.Popen(
+                node.boot_command(state, one["name"], root),
+                env=node.boot_environment(),
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                preexec_fn=partial(_join, cgroups.create(state.name, one["name"])),  # noqa: PLW1509 (no threads here)
+            )
+        )
+        address = one["address"]
+        await asyncio.start_server(lambda r, w, a=address: _forward(a, r, w), sock=listeners[one["name"]])
+    ports = {name: listener.getsockname()[1] for name, listener in listeners.items()}
+    state.write(ports=ports)
+    await stopping.wait()
+    await runner.cleanup()
+    for child in children:
+        child.kill()
+    for child in children:
+        child.wait()
+
+
+def main(name: str) -> None:
+    """`python -m rehearsal.keeper NAME`, started detached by `up`, in new pid and mount namespaces."""
+    state = State(name)
+    # Bound here, in the machine's own namespace, before this process moves into the rehearsal's.
+    listeners = {one["name"]: _listen() for one in state.read()["nodes"]}
+    network.enter(name)
+    Path("/run/systemd/nspawn").mkdir(parents=True, exist_ok=True)
+    subprocess.run(["mount", "-t", "tmpfs", "tmpfs", "/run/systemd/nspawn"], check=True)
+    asyncio.run(_serve(state, listeners))
+
+
+if __name__ == "__main__":
+    main(sys.argv[1])

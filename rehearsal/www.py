@@ -1,0 +1,85 @@
+"""What the mirror serves, under the upstream paths: a folder of links and small files for one rehearsal."""
+
+from __future__ import annotations
+
+import gzip
+import hashlib
+import io
+import tarfile
+from pathlib import Path
+
+from rehearsal import binaries, cache, debs
+from rehearsal.standin.build import build_chart, build_k3s
+
+K3S_VERSIONS = ("v1.36.2+k3s1", "v1.35.6+k3s1")
+HELM_VERSION = "v4.2.3"
+CHART_VERSIONS = ("2.9.0", "2.6.1")
+DEFAULT_CHART = "2.9.0"
+
+
+def sha256(path: Path) -> str:
+    """Hex digest of a file."""
+    return hashlib.sha256(path.read_bytes()).hexdigest()
+
+
+def _helm_archive(folder: Path) -> None:
+    archive = folder / f"helm-{HELM_VERSION}-linux-amd64.tar.gz"
+    with (
+        gzip.GzipFile(str(archive), "wb", compresslevel=1, mtime=0) as zipped,
+        tarfile.open(fileobj=zipped, mode="w") as tar,
+    ):
+        content = binaries.helm().read_bytes()
+        member = tarfile.TarInfo("linux-amd64/helm")
+        member.size, member.mode = len(content), 0o755
+        tar.addfile(member, io.BytesIO(content))
+    Path(f"{archive}.sha256sum").write_text(f"{sha256(archive)}  {archive.name}\n")
+    Path(f"{archive}.sha256").write_text(f"{sha256(archive)}\n")
+
+
+def _link(target: Path, sources: Path) -> None:
+    target.mkdir(parents=True)
+    for source in sorted(sources.iterdir()):
+        (target / source.name).symlink_to(source)
+
+
+def _charts(folder: Path) -> dict[str, str]:
+    """Chart archives and their index; returns version -> sha256."""
+    folder.mkdir(parents=True)
+    found = {version: build_chart(version, folder) for version in CHART_VERSIONS}
+    lines = ["apiVersion: v1", "entries:", "  hami:"]
+    for version, archive in found.items():
+        lines += [
+            f"    - name: hami\n      apiVersion: v2\n      version: {version}\n      appVersion: {version}",
+            f"      digest: {sha256(archive)}\n      urls: [{archive.name}]",
+        ]
+    (folder / "index.yaml").write_text("\n".join([*lines, 'generated: "2026-01-01T00:00:00Z"', ""]))
+    return {version: sha256(archive) for version, archive in found.items()}
+
+
+def assemble(folder: Path) -> str:
+    """Fills `folder` and returns the sha256 of the default chart's archive.
+
+    `right/` is what the mirror serves; `wrong/` holds the files of the other repository key beside it.
+    """
+    repository = debs.repository()
+    right, pool = folder / "right", Path("libnvidia-container/stable/deb/amd64")
+    _link(right / pool, repository / "pool")
+    for name in ("right", "wrong"):
+        (folder / name / pool).mkdir(parents=True, exist_ok=True)
+        (folder / name / pool / "InRelease").symlink_to(repository / name / "InRelease")
+        (folder / name / "libnvidia-container/gpgkey").symlink_to(repository / name / "gpgkey")
+    for version in K3S_VERSIONS:
+        release = right / "k3s-io/k3s/releases/download" / version
+        release.mkdir(parents=True)
+        build_k3s(version, release / "k3s")
+        (release / "sha256sum-amd64.txt").write_text(
+            f"{'0' * 64}  k3s-airgap-images-amd64.tar.zst\n{sha256(release / 'k3s')}  k3s\n"
+        )
+    helm = cache.entry(
+        "helm",
+        cache.digest(HELM_VERSION, str(binaries.helm()), binaries.helm().stat().st_mtime),
+        _helm_archive,
+    )
+    for file in sorted(helm.iterdir()):
+        (right / file.name).symlink_to(file)
+    return _charts(right / "HAMi")[DEFAULT_CHART]
