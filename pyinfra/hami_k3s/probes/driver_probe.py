@@ -217,6 +217,8 @@ def route_array(driver: Driver, device: ctypes.c_int, size: int) -> Step:
 
 
 def route_managed(driver: Driver, device: ctypes.c_int, size: int) -> Step:
+    # Past the card this would spill into the host's memory instead of being refused. Only the caller knows what
+    # the card has free (in here HAMi-core shows the slice), so the cap must be below that; the plan's is.
     def step() -> int:
         pointer = ctypes.c_uint64()
         return driver.call(
@@ -258,11 +260,8 @@ def fill(options: argparse.Namespace) -> dict[str, object]:
         free, total = memory(driver)
         result.update(free_before_mib=free, total_mib=total)
         step = ROUTES[options.route](driver, device, options.chunk_mib * MIB)
-        cap = options.cap_mib
-        if options.route == "managed" and free is not None:
-            cap = min(cap, free)  # more than the card has would move into the host's memory
         rc = allocated = 0
-        while rc == 0 and allocated + options.chunk_mib <= cap:
+        while rc == 0 and allocated + options.chunk_mib <= options.cap_mib:
             rc = step()
             allocated += 0 if rc else options.chunk_mib
         result.update(measured=True, refused=rc != 0, rc=rc, allocated_mib=allocated)
