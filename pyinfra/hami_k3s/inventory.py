@@ -22,6 +22,12 @@ HOW = """no hosts given. Name them in one of these ways:
     cp fleet.example.yaml fleet.yaml, edit it, and run pyinfra inventory.py deploys/gpu_node.py
     GPU_FLEET=path/to/fleet.yaml pyinfra inventory.py deploys/gpu_node.py"""
 
+# An IPv6 address needs brackets only in front of a port.
+HOST = re.compile(
+    r"(?:(?P<user>[a-zA-Z_][\w.-]*)@)?"
+    r"(?:(?P<address>\w[\w.-]*|\[[\da-fA-F:.]+\])(?::(?P<port>\d+))?|(?P<bare>(?:[\da-fA-F]*:){2,}[\da-fA-F.]*))"
+)
+
 Hosts = list[tuple[str, dict[str, Any]]]
 
 
@@ -90,11 +96,11 @@ def _host(entry: object, where: str) -> tuple[str, dict[str, Any]]:
     if entry == "@local":
         return "@local", {} if os.geteuid() == 0 else {"_sudo": True}
     if isinstance(entry, str):
-        match = re.fullmatch(r"(?:([a-z_][\w.-]*)@)?([\w.:-]+?|\[[\da-fA-F:.]+\])(?::(\d+))?", entry)
-        if not match or entry.startswith("-"):
+        match = HOST.fullmatch(entry)
+        if not match:
             raise FleetError(f"{where}: {entry!r} is not user@address or user@address:port")
-        user, address, port = match.groups()
-        address = address.strip("[]")
+        address, port = (match["address"] or match["bare"]).strip("[]"), match["port"]
+        user = match["user"]
         data: dict[str, Any] = {"ssh_user": user} if user else {}
         if port:
             data |= {"ssh_port": int(port), "ssh_hostname": address}

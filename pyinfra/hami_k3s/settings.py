@@ -184,8 +184,8 @@ def check(data: Mapping[str, Any]) -> Settings:
         del ours[key]
     try:
         settings = Settings(**ours)
+        settings.chart_sha256  # noqa: B018  (raises when no sum is known)
         if not problems:
-            settings.chart_sha256  # noqa: B018  (raises when no sum is known)
             return settings
     except ValidationError as error:
         for item in error.errors():

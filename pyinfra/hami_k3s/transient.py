@@ -31,7 +31,7 @@ def _status(host: Host, name: str) -> Result:
     )
 
 
-def _look(host: Host, name: str) -> Look:
+def _look(host: Host, name: str, killed: str) -> Look:
     result = _status(host, name)
     lines = result.stdout.splitlines()
     if not result.ok or len(lines) < 2:
@@ -42,7 +42,7 @@ def _look(host: Host, name: str) -> Look:
         return Look("wait", last or "running")
     if status == "0":
         return Look("done", "done")
-    return Look("failed", "killed, or stopped at its limit" if status == "-" else f"exit status {status}")
+    return Look("failed", killed if status == "-" else f"exit status {status}")
 
 
 def wait(host: Host, name: str, what: str, limit: int, setting: str) -> bool:
@@ -51,7 +51,8 @@ def wait(host: Host, name: str, what: str, limit: int, setting: str) -> bool:
     def log() -> str:
         return run(host, f"tail -n 15 {FOLDER}/{name}/log").stdout
 
-    return until(host, what, limit + 10, lambda: _look(host, name), setting, log, pause=1)
+    killed = f"killed, or stopped at its limit of {limit} s ({setting})"
+    return until(host, what, limit + 10, lambda: _look(host, name, killed), setting, log, pause=1)
 
 
 def work(state: State, host: Host, name: str, what: str, script: str, limit: int, setting: str) -> bool:

@@ -1,28 +1,31 @@
 # The repository's key: fetched, checked against its fingerprint, then put in place in one step.
 set -eu
 umask 022
-mkdir -p {{ key | dirname | quote }}
-new={{ key | quote }}.new
+url={{ (url ~ "/gpgkey") | quote }}
+key={{ key | quote }}
+expected={{ fingerprint | quote }}
+new=$key.new
+mkdir -p "$(dirname "$key")"
 trap 'rm -f "$new"' EXIT
 curl --fail --silent --show-error --location --retry 3 --connect-timeout 20 --max-time 60 \
-    --output "$new" {{ (url ~ "/gpgkey") | quote }} || {
-    echo "the key could not be fetched from {{ url }}/gpgkey (curl's reason is above)."
+    --output "$new" "$url" || {
+    echo "the key could not be fetched from $url (curl's reason is above)."
     echo "Check the route to it, or set toolkit_repository_url to a mirror."
     exit 1
 }
 found=$(gpg --batch --with-colons --show-keys "$new" 2>/dev/null |
     awk -F: '$1 == "pub" { pub = 1 } $1 == "fpr" && pub { print $10; pub = 0 }')
 if [ -z "$found" ]; then
-    echo "{{ url }}/gpgkey is not an OpenPGP key; it begins: $(head -c 80 "$new" | tr -c '[:print:]' ' ')"
+    echo "$url is not an OpenPGP key; it begins: $(head -c 80 "$new" | tr -c '[:print:]' ' ')"
     echo "Something in between answers for the repository (a login page, a proxy), or toolkit_repository_url is wrong."
     exit 1
 fi
-if [ "$found" != {{ fingerprint | quote }} ]; then
-    echo "{{ url }}/gpgkey is the key $(echo $found), expected {{ fingerprint }}: refused."
+if [ "$found" != "$expected" ]; then
+    echo "$url is the key $(echo $found), expected $expected: refused."
     echo "If the repository changed its key, or this mirror signs with its own, set toolkit_key_fingerprint to it"
     echo "after you have checked it with its owner."
     exit 1
 fi
 chmod 644 "$new"
-mv -f "$new" {{ key | quote }}
-echo "key {{ fingerprint }}"
+mv -f "$new" "$key"
+echo "key $expected"

@@ -1,5 +1,6 @@
 # The lists of this one repository. Other sources are left alone: they may be broken, and it is quicker.
 set -u
+url={{ url | quote }}
 log=$(mktemp)
 trap 'rm -f "$log"' EXIT
 end=$(($(date +%s) + {{ limit }}))
@@ -13,13 +14,13 @@ until LC_ALL=C apt-get update -o Dir::Etc::sourcelist={{ source | quote }} -o Di
         *'Could not get lock'*)
             echo "another apt or dpkg was still at work: wait for it, or raise toolkit_timeout" ;;
         *NO_PUBKEY* | *'not signed'* | *BADSIG* | *EXPKEYSIG* | *KEYEXPIRED*)
-            echo "{{ url }} is not signed by the key {{ fingerprint }}: refused."
+            echo "$url is not signed by the key {{ fingerprint }}: refused."
             echo "It is another repository or its mirror signs with its own key (toolkit_key_fingerprint), or it was changed on the way." ;;
         *NOSPLIT* | *NODATA* | *'Clearsigned file'*)
-            echo "{{ url }} did not answer with a repository: a login page or proxy is in between, or toolkit_repository_url is wrong" ;;
+            echo "$url did not answer with a repository: a login page or proxy is in between, or toolkit_repository_url is wrong" ;;
         *'Certificate verification failed'* | *'certificate'*)
             echo "the server's certificate is not trusted here: put its CA in /usr/local/share/ca-certificates and run update-ca-certificates" ;;
-        *)  echo "{{ url }} could not be read: check the route to it, or set toolkit_repository_url to a mirror" ;;
+        *)  echo "$url could not be read: check the route to it, or set toolkit_repository_url to a mirror" ;;
         esac
         exit 1
     fi

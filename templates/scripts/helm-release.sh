@@ -4,18 +4,19 @@ umask 077
 export KUBECONFIG={{ kubeconfig }} HOME=/root
 helm={{ helm | quote }}
 chart={{ chart_file | quote }}
+repository={{ repository | quote }}
 work=$(mktemp -d)
-trap 'kill $watch 2>/dev/null; rm -rf "$work"' EXIT
+trap 'rm -rf "$work"; kill $watch 2>/dev/null || true' EXIT
 watch=
 if [ ! -f "$chart" ]; then
-    "$helm" pull hami --repo {{ repository | quote }} --version {{ chart_version | quote }} --destination "$work" || {
-        echo "chart {{ chart_version }} could not be fetched from {{ repository }} (helm's reason is above)."
+    "$helm" pull hami --repo "$repository" --version {{ chart_version | quote }} --destination "$work" || {
+        echo "chart {{ chart_version }} could not be fetched from $repository (helm's reason is above)."
         echo "Check the route to it, or set hami_chart_repository to a mirror."
         exit 1
     }
     found=$(sha256sum <"$work/hami-{{ chart_version }}.tgz" | cut -c 1-64)
     if [ "$found" != {{ chart_sha256 | quote }} ]; then
-        echo "sha256 of chart hami {{ chart_version }} from {{ repository }} is $found,"
+        echo "sha256 of chart hami {{ chart_version }} from $repository is $found,"
         echo "expected {{ chart_sha256 }}: refused. The chart was published again or changed on the way;"
         echo "set hami_chart_sha256 after you have checked which."
         exit 1

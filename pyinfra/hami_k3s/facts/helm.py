@@ -69,6 +69,15 @@ def _json(answers: dict[str, batch.Answer], name: str) -> Any:
         return None
 
 
+def _listed(answer: batch.Answer) -> Any:
+    """The releases. stderr is in the same answer: helm 3 warns there of a kubeconfig that others may read."""
+    lines = [line for line in (answer.value or "").splitlines() if line.startswith("[")]
+    try:
+        return json.loads(lines[-1]) if lines else None
+    except ValueError:
+        return None
+
+
 def _age(updated: str, now: str) -> int | None:
     """Seconds from helm's `2026-07-07 10:25:15.123456789 +0000 UTC` to `date +%s`."""
     match = re.match(r"(\d{4}-\d\d-\d\d \d\d:\d\d:\d\d)\S* ([+-]\d{4})", updated)
@@ -90,7 +99,7 @@ def parse_server_version(text: str) -> str | None:
 def parse(output: list[str]) -> ReleaseState:
     """ReleaseState from the answers to `probes`."""
     answers = batch.parse(output)
-    listed = _json(answers, "list")
+    listed = _listed(answers.get("list", batch.NOTHING))
     common: dict[str, Any] = {
         "helm_version": answers.get("helm", batch.NOTHING).value,
         "server_version": parse_server_version(answers.get("version", batch.NOTHING).text),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from dataclasses import dataclass, field
 
 from pyinfra.api import FactBase, QuoteString, StringCommand
@@ -39,7 +40,7 @@ def probes(url: str) -> dict[str, str]:
     return {
         "key": f"gpg --batch --with-colons --show-keys {KEY}",
         "source": f"cat {SOURCE}",
-        "others": f"grep -lF -e {site!r} -e nvidia.github.io/libnvidia-container /etc/apt/sources.list "
+        "others": f"grep -lF -e {shlex.quote(site)} -e nvidia.github.io/libnvidia-container /etc/apt/sources.list "
         f"/etc/apt/sources.list.d/*.list /etc/apt/sources.list.d/*.sources | grep -vxF {SOURCE}",
         "candidates": "apt-cache madison nvidia-container-toolkit | cut -d'|' -f2",
         "installed": "dpkg-query -W -f '${Package} ${Version} ${db:Status-Status}\\n' "

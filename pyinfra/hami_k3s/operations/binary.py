@@ -60,6 +60,7 @@ def released(
         # Anything else was refused by the preflight, before this stage.
         arch = architecture(state.machine) or "amd64"
         url, sums_url, sums_name = urls(base, version, arch)
+        limit_setting = f"{tool}_download_timeout"
         script = render(
             "scripts/download.sh",
             dest=versioned,
@@ -69,8 +70,8 @@ def released(
             member=f"linux-{arch}/{tool}" if sums_name.endswith(".tar.gz") else "",
             setting=setting,
             limit=limit,
+            limit_setting=limit_setting,
         )
-        limit_setting = f"{tool}_download_timeout"
         yield FunctionCommand(
             transient.work, (f"{tool}-download", f"{tool} {version}", script, limit, limit_setting), {}
         )
