@@ -4,7 +4,7 @@ import json
 from dataclasses import asdict
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hami_k3s.isolation import parse
@@ -74,6 +74,7 @@ devices = st.builds(
 )
 
 
+@settings(deadline=None)
 @given(st.lists(devices))
 def test_registration_round_trip(wanted: list[RegisteredDevice]) -> None:
     assert parse.parse_registration("".join(as_text(device) for device in wanted)) == tuple(wanted)
@@ -117,6 +118,7 @@ def test_allocation_of_two_cards_after_an_init_container() -> None:
     assert parse.parse_allocated(";") == parse.parse_allocated("") == ()
 
 
+@settings(deadline=None)
 @given(st.lists(st.lists(st.builds(Allocation, words, numbers, numbers, words))))
 def test_allocation_round_trip(containers: list[list[Allocation]]) -> None:
     text = parse.format_allocated(containers)

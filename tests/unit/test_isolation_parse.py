@@ -1,7 +1,7 @@
 """The parsers, on recorded text and on whatever hypothesis thinks of."""
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hami_k3s.isolation import parse
@@ -176,6 +176,7 @@ def test_events_are_read(reason: str, message: str, code: str, subject: str) -> 
     assert reading.sentence
 
 
+@settings(deadline=None)
 @given(st.text(), st.text())
 def test_no_text_breaks_a_reader(text: str, reason: str) -> None:
     parse.read_event(Event(reason, "", text))

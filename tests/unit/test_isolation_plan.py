@@ -1,7 +1,7 @@
 """Slices and over-ask: what is chosen, and what is refused because it could not prove anything."""
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hami_k3s.isolation.plan import (
@@ -55,6 +55,7 @@ def test_the_labs_own_sizes_are_accepted() -> None:
     proves_something(chosen)
 
 
+@settings(deadline=None)
 @given(st.integers(4000, 200_000), st.floats(0.95, 1))
 def test_every_idle_card_from_4_gb_has_a_plan(total: int, idle: float) -> None:
     proves_something(plan(total, int(total * idle)))
@@ -63,6 +64,7 @@ def test_every_idle_card_from_4_gb_has_a_plan(total: int, idle: float) -> None:
 maybe = st.none() | st.integers(1, 200_000)
 
 
+@settings(deadline=None)
 @given(st.integers(1, 200_000), st.integers(0, 200_000), maybe, maybe, st.integers(0, 200_000))
 def test_a_plan_proves_something_or_is_refused(
     total: int, free: int, slice_mib: int | None, overask: int | None, granted: int

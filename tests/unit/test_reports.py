@@ -7,7 +7,7 @@ from datetime import UTC, datetime, timedelta, timezone
 from pathlib import Path
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hami_k3s import reports
@@ -145,6 +145,7 @@ def test_hosts_with_strange_names_are_files_of_their_own() -> None:
     assert all("/" not in name and not name.startswith(".") for name in names)
 
 
+@settings(deadline=None)
 @given(st.text(max_size=60))
 def test_any_file_name_stays_in_the_directory(host: str) -> None:
     assert (Path("reports") / f"{file_name(host)}.json").parent == Path("reports")
@@ -163,6 +164,7 @@ def test_text_from_hosts_cannot_move_the_cursor(tmp_path: Path) -> None:
     assert all(32 <= byte < 127 or byte == 10 for byte in path.read_bytes())
 
 
+@settings(deadline=None)
 @given(st.text())
 def test_plain_is_one_printable_line(text: str) -> None:
     assert plain(text).isprintable()
