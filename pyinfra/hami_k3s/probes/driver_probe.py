@@ -21,13 +21,14 @@ import os
 import select
 import sys
 import time
+from ctypes import byref, c_int, c_size_t, c_uint, c_uint64, c_void_p
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     Step = Callable[[], int]
-    Route = Callable[["Driver", ctypes.c_int, int], Step]
+    Route = Callable[["Driver", c_int, int], Step]
 
 MIB = 1024 * 1024
 MEASURED, NOT_MEASURED = 0, 3
@@ -74,7 +75,7 @@ class Driver:
             function = getattr(self.library, name)
         except AttributeError:
             raise NotMeasuredError(f"this driver has no {name}") from None
-        function.restype = ctypes.c_int
+        function.restype = c_int
         return int(function(*arguments))
 
     def need(self, name: str, *arguments: object) -> None:
@@ -84,35 +85,29 @@ class Driver:
 
     def name(self, rc: int) -> str:
         text = ctypes.c_char_p()
-        if (
-            self.has("cuGetErrorName")
-            and self.call("cuGetErrorName", ctypes.c_int(rc), ctypes.byref(text)) == 0
-        ):
+        if self.has("cuGetErrorName") and self.call("cuGetErrorName", c_int(rc), byref(text)) == 0:
             return (text.value or b"").decode()
         return f"code {rc}"
 
 
-def open_device(driver: Driver, index: int) -> ctypes.c_int:
+def open_device(driver: Driver, index: int) -> c_int:
     """A context on the device; returns its handle. The context itself is charged to the slice."""
-    driver.need("cuInit", ctypes.c_uint(0))
-    device = ctypes.c_int()
-    driver.need("cuDeviceGet", ctypes.byref(device), ctypes.c_int(index))
-    context = ctypes.c_void_p()
+    driver.need("cuInit", c_uint(0))
+    device = c_int()
+    driver.need("cuDeviceGet", byref(device), c_int(index))
+    context = c_void_p()
     if driver.has("cuCtxCreate_v2"):
-        driver.need("cuCtxCreate_v2", ctypes.byref(context), ctypes.c_uint(0), device)
+        driver.need("cuCtxCreate_v2", byref(context), c_uint(0), device)
     else:
-        driver.need("cuDevicePrimaryCtxRetain", ctypes.byref(context), device)
+        driver.need("cuDevicePrimaryCtxRetain", byref(context), device)
         driver.need("cuCtxSetCurrent", context)
     return device
 
 
 def memory(driver: Driver) -> tuple[int | None, int | None]:
     """(free, total) in MiB as this process sees them, or (None, None)."""
-    free, total = ctypes.c_size_t(), ctypes.c_size_t()
-    if (
-        driver.has("cuMemGetInfo_v2")
-        and driver.call("cuMemGetInfo_v2", ctypes.byref(free), ctypes.byref(total)) == 0
-    ):
+    free, total = c_size_t(), c_size_t()
+    if driver.has("cuMemGetInfo_v2") and driver.call("cuMemGetInfo_v2", byref(free), byref(total)) == 0:
         return free.value // MIB, total.value // MIB
     return None, None
 
@@ -121,46 +116,33 @@ def memory(driver: Driver) -> tuple[int | None, int | None]:
 # allocates is never freed: the process holds it until it ends.
 
 
-def route_sync(driver: Driver, device: ctypes.c_int, size: int) -> Step:
-    def step() -> int:
-        return driver.call("cuMemAlloc_v2", ctypes.byref(ctypes.c_uint64()), ctypes.c_size_t(size))
-
-    return step
+def route_sync(driver: Driver, device: c_int, size: int) -> Step:
+    return lambda: driver.call("cuMemAlloc_v2", byref(c_uint64()), c_size_t(size))
 
 
-def route_pitch(driver: Driver, device: ctypes.c_int, size: int) -> Step:
+def route_pitch(driver: Driver, device: c_int, size: int) -> Step:
     # Rows of 1 MiB are a multiple of every pitch alignment, so nothing is added to the chunk.
     def step() -> int:
-        pointer, pitch = ctypes.c_uint64(), ctypes.c_size_t()
-        rows = ctypes.c_size_t(size // MIB)
-        return driver.call(
-            "cuMemAllocPitch_v2",
-            ctypes.byref(pointer),
-            ctypes.byref(pitch),
-            ctypes.c_size_t(MIB),
-            rows,
-            ctypes.c_uint(16),
-        )
+        row, rows = c_size_t(MIB), c_size_t(size // MIB)
+        return driver.call("cuMemAllocPitch_v2", byref(c_uint64()), byref(c_size_t()), row, rows, c_uint(16))
 
     return step
 
 
-def route_async(driver: Driver, device: ctypes.c_int, size: int) -> Step:
+def route_async(driver: Driver, device: c_int, size: int) -> Step:
     def step() -> int:
-        rc = driver.call("cuMemAllocAsync", ctypes.byref(ctypes.c_uint64()), ctypes.c_size_t(size), None)
+        rc = driver.call("cuMemAllocAsync", byref(c_uint64()), c_size_t(size), None)
         return rc or driver.call("cuStreamSynchronize", None)
 
     return step
 
 
-def route_pool(driver: Driver, device: ctypes.c_int, size: int) -> Step:
-    pool = ctypes.c_void_p()
-    driver.need("cuDeviceGetDefaultMemPool", ctypes.byref(pool), device)
+def route_pool(driver: Driver, device: c_int, size: int) -> Step:
+    pool = c_void_p()
+    driver.need("cuDeviceGetDefaultMemPool", byref(pool), device)
 
     def step() -> int:
-        rc = driver.call(
-            "cuMemAllocFromPoolAsync", ctypes.byref(ctypes.c_uint64()), ctypes.c_size_t(size), pool, None
-        )
+        rc = driver.call("cuMemAllocFromPoolAsync", byref(c_uint64()), c_size_t(size), pool, None)
         return rc or driver.call("cuStreamSynchronize", None)
 
     return step
@@ -170,62 +152,44 @@ class AllocationProperties(ctypes.Structure):
     """CUmemAllocationProp: pinned memory (1) on a device (location type 1)."""
 
     _fields_ = [
-        ("type", ctypes.c_int),
-        ("requested_handle_types", ctypes.c_int),
-        ("location_type", ctypes.c_int),
-        ("location_id", ctypes.c_int),
-        ("win32_handle_metadata", ctypes.c_void_p),
+        ("type", c_int),
+        ("requested_handle_types", c_int),
+        ("location_type", c_int),
+        ("location_id", c_int),
+        ("win32_handle_metadata", c_void_p),
         ("flags", ctypes.c_ubyte * 8),
     ]
 
 
-def route_vmm(driver: Driver, device: ctypes.c_int, size: int) -> Step:
+def route_vmm(driver: Driver, device: c_int, size: int) -> Step:
     properties = AllocationProperties(type=1, location_type=1, location_id=device.value)
 
-    def step() -> int:
-        handle = ctypes.c_uint64()
-        return driver.call(
-            "cuMemCreate",
-            ctypes.byref(handle),
-            ctypes.c_size_t(size),
-            ctypes.byref(properties),
-            ctypes.c_ulonglong(0),
-        )
-
-    return step
+    flags = c_uint64(0)
+    return lambda: driver.call("cuMemCreate", byref(c_uint64()), c_size_t(size), byref(properties), flags)
 
 
 class ArrayDescriptor(ctypes.Structure):
     """CUDA_ARRAY_DESCRIPTOR: format 0x20 is a 32-bit float."""
 
     _fields_ = [
-        ("width", ctypes.c_size_t),
-        ("height", ctypes.c_size_t),
-        ("format", ctypes.c_int),
-        ("channels", ctypes.c_uint),
+        ("width", c_size_t),
+        ("height", c_size_t),
+        ("format", c_int),
+        ("channels", c_uint),
     ]
 
 
-def route_array(driver: Driver, device: ctypes.c_int, size: int) -> Step:
+def route_array(driver: Driver, device: c_int, size: int) -> Step:
     # 16384 elements of 16 bytes are rows of 256 KiB: both sides stay under the card's limits.
     descriptor = ArrayDescriptor(width=16384, height=size // (16384 * 16), format=0x20, channels=4)
 
-    def step() -> int:
-        return driver.call("cuArrayCreate_v2", ctypes.byref(ctypes.c_void_p()), ctypes.byref(descriptor))
-
-    return step
+    return lambda: driver.call("cuArrayCreate_v2", byref(c_void_p()), byref(descriptor))
 
 
-def route_managed(driver: Driver, device: ctypes.c_int, size: int) -> Step:
+def route_managed(driver: Driver, device: c_int, size: int) -> Step:
     # Past the card this would spill into the host's memory instead of being refused. Only the caller knows what
     # the card has free (in here HAMi-core shows the slice), so the cap must be below that; the plan's is.
-    def step() -> int:
-        pointer = ctypes.c_uint64()
-        return driver.call(
-            "cuMemAllocManaged", ctypes.byref(pointer), ctypes.c_size_t(size), ctypes.c_uint(1)
-        )
-
-    return step
+    return lambda: driver.call("cuMemAllocManaged", byref(c_uint64()), c_size_t(size), c_uint(1))
 
 
 ROUTES: dict[str, Route] = {
