@@ -121,7 +121,7 @@ def _interrupt(number: int, frame: FrameType | None) -> None:
 def _dispatch(options: argparse.Namespace) -> int:
     host.require(getattr(options, "install_packages", False))
     # Only now: these need packages of this machine and the project's own dependencies.
-    from rehearsal import lifecycle, rehearse, state
+    from rehearsal import access, cleanup, lifecycle, rehearse, state
 
     if options.command == "up":
         booted = rehearse.boot(options)
@@ -138,7 +138,7 @@ def _dispatch(options: argparse.Namespace) -> int:
         return 0
     if options.command == "down":
         chosen = state.names() if options.all else [options.name]
-        left = [problem for name in chosen for problem in lifecycle.down(state.State(name))]
+        left = [problem for name in chosen for problem in cleanup.down(state.State(name))]
         for problem in left:
             print(f"rehearsal: left behind: {problem}", file=sys.stderr)
         print(f"down: {' '.join(chosen) or 'nothing was up'}" + (", nothing left" if not left else ""))
@@ -146,15 +146,15 @@ def _dispatch(options: argparse.Namespace) -> int:
     if options.command == "fault":
         adding = tuple(options.faults) if options.action == "add" else ()
         clearing = tuple(options.faults) if options.action == "clear" else ()
-        for name, now in lifecycle.change_faults(options.name, options.node, adding, clearing).items():
-            print(f"{name}: {' '.join(now) or 'no faults'}")
+        for node_name, now in lifecycle.change_faults(options.name, options.node, adding, clearing).items():
+            print(f"{node_name}: {' '.join(now) or 'no faults'}")
         return 0
     booted = state.require(options.name)
     nodes = [one["name"] for one in booted.read()["nodes"]]
     rest = list(options.node_and_command)
     node = rest.pop(0) if rest and rest[0] in nodes else nodes[0]
     command = [
-        *lifecycle.ssh_command(booted, node, options.user),
+        *access.ssh_command(booted, node, options.user),
         *(["-t"] if not rest and sys.stdin.isatty() else []),
         *rest,
     ]

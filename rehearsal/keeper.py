@@ -78,8 +78,7 @@ async def _serve(state: State, listeners: dict[str, socket.socket]) -> None:
                 preexec_fn=partial(_join, cgroups.create(state.name, one["name"])),  # noqa: PLW1509 (no threads here)
             )
         )
-        address = one["address"]
-        await asyncio.start_server(lambda r, w, a=address: _forward(a, r, w), sock=listeners[one["name"]])
+        await asyncio.start_server(partial(_forward, one["address"]), sock=listeners[one["name"]])
     ports = {name: listener.getsockname()[1] for name, listener in listeners.items()}
     state.write(ports=ports)
     await stopping.wait()

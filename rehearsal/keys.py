@@ -23,6 +23,12 @@ def run(command: list[str], **options: object) -> str:
     return str(done.stdout)
 
 
+def ssh_key(path: Path, comment: str) -> str:
+    """Makes an SSH key pair at `path` and returns the public key's line."""
+    run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-C", comment, "-f", str(path)])
+    return Path(f"{path}.pub").read_text()
+
+
 def gpg(home: Path, *arguments: str) -> str:
     """gpg in a home of its own; its agent is ended at once, since nothing may stay running."""
     environment = dict(os.environ, GNUPGHOME=str(home))

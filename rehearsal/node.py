@@ -72,22 +72,9 @@ def prepare(state: State, node: dict[str, Any], public_key: str, hosts: str) -> 
             (upper / home).chmod(0o700)
     ssh = upper / "etc/ssh"
     ssh.mkdir(parents=True)
-    keys.run(
-        [
-            "ssh-keygen",
-            "-q",
-            "-t",
-            "ed25519",
-            "-N",
-            "",
-            "-C",
-            node["name"],
-            "-f",
-            str(ssh / "ssh_host_ed25519_key"),
-        ]
-    )
+    host_key = keys.ssh_key(ssh / "ssh_host_ed25519_key", node["name"])
     describe(state, node)
-    return " ".join((ssh / "ssh_host_ed25519_key.pub").read_text().split()[:2])
+    return " ".join(host_key.split()[:2])
 
 
 def mount(state: State, name: str) -> Path:

@@ -45,7 +45,7 @@ def _build(folder: Path) -> None:
     compile_libraries(home / "driver")
     (home / "driver/libvgpu.so").rename(home / "libvgpu.so")
     shutil.copy2(SOURCES / "nvidia-smi", home / "driver/nvidia-smi")
-    for name in ("node-apply", "nvidia-device-plugin.yaml", "nvcc"):
+    for name in ("node-apply", "nvidia-device-plugin.yaml", "nvcc", "nvcc-probe.py"):
         shutil.copy2(SOURCES / name, home / name)
     for script in (home / "driver/nvidia-smi", home / "node-apply", home / "nvcc"):
         script.chmod(0o755)

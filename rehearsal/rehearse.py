@@ -9,7 +9,7 @@ import sys
 import time
 from pathlib import Path
 
-from rehearsal import keys, lifecycle
+from rehearsal import access, cleanup, keys, lifecycle
 from rehearsal.errors import RehearsalError
 from rehearsal.state import State
 
@@ -107,7 +107,7 @@ def _number(word: str) -> bool:
 def _snapshot(state: State) -> dict[str, str]:
     taken = {}
     for name in state.read()["ports"]:
-        done = lifecycle.ssh(state, name, [SNAPSHOT])
+        done = access.ssh(state, name, [SNAPSHOT])
         if done.returncode or "MainPID=0" in done.stdout or "MainPID" not in done.stdout:
             raise RehearsalError(
                 f"{name}: k3s is not running after the first run: {done.stdout}{done.stderr}"
@@ -143,8 +143,8 @@ def rehearse(options: argparse.Namespace) -> int:
         took("verify.py", mark)
     finally:
         if state is not None and not options.keep:
-            with lifecycle.quiet_signals():
-                left = lifecycle.down(state)
+            with cleanup.quiet_signals():
+                left = cleanup.down(state)
             steps.append(
                 "  down: " + ("nothing left behind" if not left else "LEFT BEHIND: " + "; ".join(left))
             )

@@ -170,8 +170,9 @@ struct array_descriptor {
 };
 CUresult cuArrayCreate_v2(uint64_t *out, const struct array_descriptor *wanted) {
   if (!wanted || !wanted->width) return 1;
-  size_t element = (wanted->format & 0x0f) == 1 || (wanted->format & 0x0f) == 8 ? 1 : (wanted->format & 0x0f) == 2 ? 2 : 4;
-  if (wanted->format == 0x10) element = 2; /* half */
+  /* CUarray_format: 8-bit 0x01 and 0x08; 16-bit 0x02, 0x09 and half 0x10; the others have 32. */
+  unsigned format = wanted->format;
+  size_t element = format == 1 || format == 8 ? 1 : format == 2 || format == 9 || format == 0x10 ? 2 : 4;
   return take(out, wanted->width * (wanted->height ? wanted->height : 1) * element * wanted->channels, UNCOUNTED);
 }
 CUresult cuArrayCreate(uint64_t *out, const struct array_descriptor *wanted) { return cuArrayCreate_v2(out, wanted); }
