@@ -16,7 +16,9 @@ def root() -> Path:
     """The cache folder. Private: it holds the keys of the rehearsal's CA and repository."""
     base = os.environ.get("XDG_CACHE_HOME") or str(Path.home() / ".cache")
     folder = Path(base) / "hami-k3s-rehearsal"
-    folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+    folder.mkdir(parents=True, exist_ok=True)
+    if folder.stat().st_mode & 0o077:
+        folder.chmod(0o700)
     return folder
 
 

@@ -63,8 +63,8 @@ class Mirror:
         file = self.find(request.path, faults)
         if file is None:
             return web.Response(status=404, text="Not Found\n")
-        if file.is_relative_to(self.www / "wrong"):
-            return web.Response(body=file.read_bytes())  # never 304: apt would keep what it has
+        if file.is_relative_to(self.www / "wrong") or _of_another_file(request, file):
+            return web.Response(body=file.read_bytes())  # neither 304 nor 206: apt would keep what it has
         spoiled = "bad-checksum" in faults and file.name == "k3s"
         cut = "truncated" in faults and file.stat().st_size > 65536
         if not (spoiled or cut):
@@ -88,3 +88,8 @@ class Mirror:
         await runner.setup()
         await web.TCPSite(runner, address, 443, ssl_context=context).start()
         return runner
+
+
+def _of_another_file(request: web.Request, file: Path) -> bool:
+    """A Range meant for other content; aiohttp takes any If-Range that is not older than the file."""
+    return request.if_range is not None and int(request.if_range.timestamp()) != int(file.stat().st_mtime)

@@ -1,0 +1,103 @@
+"""Booted nodes for tests: `node` (one for the whole session) and `rehearsal(name, ...)` for a test's own.
+
+def test_it(node):                       def test_other(rehearsal):
+    assert node.run("true").ok               with rehearsal("late", broken=("webhook-late=20",)) as node:
+    with node.broken("mirror-down"):             node.run("nvidia-smi -L").stdout
+        ...
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import subprocess
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from rehearsal import access, cleanup, host, lifecycle
+from rehearsal.state import State
+
+
+@dataclass(frozen=True)
+class Said:
+    """What a command on a node said."""
+
+    returncode: int
+    stdout: str
+    stderr: str
+
+    @property
+    def ok(self) -> bool:
+        return self.returncode == 0
+
+
+class Node:
+    """One node of a rehearsal (the first, unless named otherwise)."""
+
+    def __init__(self, state: State, name: str | None = None) -> None:
+        self.state = state
+        self.names: list[str] = list(state.read()["ports"])
+        self.name = name or self.names[0]
+
+    @property
+    def fleet(self) -> Path:
+        """The file for GPU_FLEET."""
+        return self.state.fleet
+
+    def run(self, command: str, user: str = "root", stdin: str | None = None) -> Said:
+        """Runs a shell command over SSH; never raises because of what the command did."""
+        full = [*access.ssh_command(self.state, self.name, user), command]
+        done = subprocess.run(full, input=stdin or "", capture_output=True, text=True, check=False)
+        return Said(done.returncode, done.stdout, done.stderr)
+
+    def fault(self, add: tuple[str, ...] = (), clear: tuple[str, ...] = ()) -> None:
+        """Switches faults of this rehearsal while it runs."""
+        lifecycle.change_faults(self.state.name, None, add, clear)
+
+    @contextlib.contextmanager
+    def broken(self, *faults: str) -> Iterator[None]:
+        """Faults for the length of a `with`."""
+        self.fault(add=faults)
+        try:
+            yield
+        finally:
+            self.fault(clear=faults)
+
+    def requests(self) -> list[str]:
+        """The mirror's log: `HH:MM:SS METHOD PATH STATUS` lines."""
+        return (self.state.folder / "mirror.log").read_text().splitlines()
+
+
+@contextlib.contextmanager
+def _booted(name: str, **options: Any) -> Iterator[Node]:
+    state = lifecycle.up(name, **options)
+    try:
+        yield Node(state)
+    finally:
+        left = cleanup.down(state)
+        assert not left, left
+
+
+@pytest.fixture(scope="session")
+def rehearsal() -> Callable[..., AbstractContextManager[Node]]:
+    """`rehearsal("name", card=..., count=..., nodes=..., user=..., broken=(...))`: boots it, ends it with the `with`."""
+    if os.geteuid() != 0:
+        pytest.skip("needs root: systemd-nspawn boots the nodes")
+    host.require()
+
+    def start(name: str, **options: Any) -> AbstractContextManager[Node]:
+        return _booted(f"t{os.getpid()}-{name}"[:20].rstrip("-"), **options)
+
+    return start
+
+
+@pytest.fixture(scope="session")
+def node(rehearsal: Callable[..., AbstractContextManager[Node]]) -> Iterator[Node]:
+    """A node that all tests of a session share: leave it as you found it."""
+    with rehearsal("node") as booted:
+        yield booted
