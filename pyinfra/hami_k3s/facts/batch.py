@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import binascii
+import json
 from base64 import b64decode
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
 
 @dataclass(frozen=True)
@@ -20,8 +22,34 @@ class Answer:
         """The text, or None (unknown) when the probe failed or printed nothing."""
         return self.text if self.status == 0 and self.text else None
 
+    @property
+    def number(self) -> float | None:
+        """The text as a number, or None."""
+        try:
+            return float(self.value or "")
+        except ValueError:
+            return None
+
 
 NOTHING = Answer("", 255)
+
+
+def mapping(text: str | None) -> dict[str, Any]:
+    """A JSON object; empty for anything else (helm says null for "no values")."""
+    try:
+        data = json.loads(text or "null")
+    except ValueError:
+        return {}
+    return data if isinstance(data, dict) else {}
+
+
+def mappings(text: str | None) -> list[dict[str, Any]] | None:
+    """The objects of a JSON array; None for anything else."""
+    try:
+        data = json.loads(text or "null")
+    except ValueError:
+        return None
+    return [one for one in data if isinstance(one, dict)] if isinstance(data, list) else None
 
 
 def script(probes: Mapping[str, str]) -> str:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 from pyinfra.api import FactBase, QuoteString, StringCommand
 from typing_extensions import override
 
@@ -29,6 +31,7 @@ class Digests(FactBase[dict[str, tuple[str, str]]]):
     def process(self, output: list[str]) -> dict[str, tuple[str, str]]:
         found = {}
         for line in output:
-            digest, mode, path = line.split(" ", 2)
-            found[path] = (digest, mode)
+            # Anything else is a login banner.
+            if match := re.fullmatch(r"([0-9a-f]{64}) ([0-7]+) (/.*)", line):
+                found[match[3]] = (match[1], match[2])
         return found

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 import shlex
 from dataclasses import dataclass, field
@@ -62,20 +61,10 @@ def probes(helm: str, release: str, namespace: str) -> dict[str, str]:
     }
 
 
-def _json(answers: dict[str, batch.Answer], name: str) -> Any:
-    try:
-        return json.loads(answers.get(name, batch.NOTHING).value or "null")
-    except ValueError:
-        return None
-
-
-def _listed(answer: batch.Answer) -> Any:
+def _listed(answer: batch.Answer) -> list[dict[str, Any]] | None:
     """The releases. stderr is in the same answer: helm 3 warns there of a kubeconfig that others may read."""
     lines = [line for line in (answer.value or "").splitlines() if line.startswith("[")]
-    try:
-        return json.loads(lines[-1]) if lines else None
-    except ValueError:
-        return None
+    return batch.mappings(lines[-1]) if lines else None
 
 
 def _age(updated: str, now: str) -> int | None:
@@ -88,11 +77,8 @@ def _age(updated: str, now: str) -> int | None:
 
 def parse_server_version(text: str) -> str | None:
     """`gitVersion` of the server from `kubectl version -o json`; None when only the client answered."""
-    try:
-        version = json.loads(text).get("serverVersion") or {}
-    except (ValueError, AttributeError):
-        return None
-    found = version.get("gitVersion")
+    version = batch.mapping(text).get("serverVersion")
+    found = version.get("gitVersion") if isinstance(version, dict) else None
     return str(found) if found else None
 
 
@@ -107,20 +93,23 @@ def parse(output: list[str]) -> ReleaseState:
     }
     common["working"] = answers.get("working", batch.NOTHING).value is not None
     common["cut_off"] = answers.get("cut_off", batch.NOTHING).value == "yes"
-    if not isinstance(listed, list):
+    if listed is None:
         return ReleaseState(error=answers.get("list", batch.NOTHING).text or "no answer", **common)
     if not listed:
         return ReleaseState(status="absent", **common)
     newest = max(listed, key=lambda item: int(item["revision"]))
-    metadata = _json(answers, "metadata") or {}
-    history = _json(answers, "history") or []
+
+    def value(name: str) -> str | None:
+        return answers.get(name, batch.NOTHING).value
+
+    metadata, history = batch.mapping(value("metadata")), batch.mappings(value("history")) or []
     good = [int(item["revision"]) for item in history if item.get("status") in ("deployed", "superseded")]
     return ReleaseState(
         status=newest["status"],
         revision=int(newest["revision"]),
         chart=metadata.get("chart"),
         chart_version=metadata.get("version"),
-        values=_json(answers, "values") or {},
+        values=batch.mapping(value("values")),
         good_revision=max(good, default=None),
         age_s=_age(newest.get("updated", ""), answers.get("now", batch.NOTHING).text),
         **common,

@@ -8,6 +8,7 @@ from pyinfra.api import FactBase, StringCommand
 from typing_extensions import override
 
 from hami_k3s.facts import batch, nvidia
+from hami_k3s.facts.k3s import parse_version
 
 # Sudo is asked by hand: with pyinfra's own, a user without it would end the fact before it could say so.
 _ROOT = '[ "$(id -u)" = 0 ] && S= || S="sudo -n"; $S'
@@ -90,10 +91,7 @@ def parse(output: list[str]) -> HostState:
         container=None if container == "none" else container,
         can_mount=answers.get("mount", batch.NOTHING).status == 0,
         cgroup2=value("cgroup2") == "yes",
-        k3s=next(
-            (line.split()[2] for line in (value("k3s") or "").splitlines() if line.startswith("k3s version")),
-            None,
-        ),
+        k3s=parse_version(value("k3s")),
         kubelets=tuple(sorted(set((value("kubelet") or "").split()))),
         operator_toolkit=value("operator") is not None,
         providers=tuple(providers),

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import re
 import tomllib
 from dataclasses import dataclass
+from typing import Any
 
 from pyinfra.api import FactBase, StringCommand
 from typing_extensions import override
@@ -46,18 +48,32 @@ class K3sState:
 def parse_containerd(text: str) -> ContainerdConfig:
     """ContainerdConfig from config.toml, schema 2 or 3. Errors: ValueError (tomllib's own for bad TOML)."""
     data = tomllib.loads(text)
-    plugins = data.get("plugins", {})
+    plugins = _table(data, "plugins")
     for name in ("io.containerd.cri.v1.runtime", "io.containerd.grpc.v1.cri"):
         if name in plugins:
-            containerd = plugins[name].get("containerd", {})
-            runtimes = {
-                runtime: str(table.get("options", {}).get("BinaryName", ""))
-                for runtime, table in containerd.get("runtimes", {}).items()
+            containerd = _table(_table(plugins, name), "containerd")
+            runtimes = _table(containerd, "runtimes")
+            binaries = {
+                runtime: str(_table(_table(runtimes, runtime), "options").get("BinaryName", ""))
+                for runtime in runtimes
             }
-            return ContainerdConfig(
-                int(data.get("version", 2)), containerd.get("default_runtime_name"), runtimes
-            )
+            default = containerd.get("default_runtime_name")
+            version = data.get("version", 2)
+            return ContainerdConfig(version if isinstance(version, int) else 0, default, binaries)
     raise ValueError("no CRI plugin section in containerd's config")
+
+
+def _table(data: dict[str, Any], name: str) -> dict[str, Any]:
+    found = data.get(name, {})
+    if not isinstance(found, dict):
+        raise ValueError(f"{name} is not a table in containerd's config")
+    return found
+
+
+def parse_version(text: str | None) -> str | None:
+    """The release in `k3s --version`."""
+    match = re.search(r"^k3s version (\S+)", text or "", re.MULTILINE)
+    return match.group(1) if match else None
 
 
 PROBES = {
@@ -87,7 +103,12 @@ def parse(output: list[str]) -> K3sState:
         return answers.get(name, batch.NOTHING).value
 
     service = dict(line.split("=", 1) for line in (value("service") or "").splitlines() if "=" in line)
-    uptime, entered = value("uptime"), int(service.get("ActiveEnterTimestampMonotonic") or 0)
+
+    def count(name: str) -> int:
+        text = service.get(name, "")
+        return int(text) if text.isascii() and text.isdigit() else 0
+
+    uptime, entered = answers.get("uptime", batch.NOTHING).number, count("ActiveEnterTimestampMonotonic")
     active = service.get("ActiveState")
     config, config_error = None, None
     if text := value("containerd"):
@@ -103,16 +124,14 @@ def parse(output: list[str]) -> K3sState:
     host = value("hostname")
     return K3sState(
         link=value("link"),
-        version=next(
-            (line.split()[2] for line in (value("version") or "").splitlines() if "k3s version" in line), None
-        ),
+        version=parse_version(value("version")),
         active=active,
         sub=service.get("SubState"),
         enabled=service.get("UnitFileState") == "enabled",
-        pid=int(service.get("MainPID") or 0),
-        restarts=int(service.get("NRestarts") or 0),
+        pid=count("MainPID"),
+        restarts=count("NRestarts"),
         need_reload=service.get("NeedDaemonReload") == "yes",
-        age_s=float(uptime) - entered / 1e6 if uptime and entered and active == "active" else None,
+        age_s=uptime - entered / 1e6 if uptime and entered and active == "active" else None,
         stale=active == "active" and (value("inputs") is None or value("inputs") != value("started")),
         containerd=config,
         containerd_error=config_error,

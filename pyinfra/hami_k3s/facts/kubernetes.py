@@ -27,11 +27,9 @@ class Node:
 
 def items(text: str) -> list[dict[str, Any]]:
     """The objects in `kubectl get -o json` output; none for anything else."""
-    try:
-        data = json.loads(text)
-    except ValueError:
-        return []
-    return list(data.get("items", [data] if data.get("kind") else [])) if isinstance(data, dict) else []
+    data = batch.mapping(text)
+    found = data.get("items", [data] if data.get("kind") else [])
+    return [item for item in found if isinstance(item, dict)] if isinstance(found, list) else []
 
 
 def node(item: dict[str, Any]) -> Node:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import shlex
 from dataclasses import dataclass
 
@@ -62,10 +61,7 @@ def parse(output: list[str]) -> Leftovers:
         )
 
     found = words("spaces") + words("objects")
-    try:
-        listed = json.loads(answers.get("release", batch.NOTHING).value or "[]")
-    except ValueError:
-        listed = []
+    listed = batch.mappings(answers.get("release", batch.NOTHING).value) or []
     found += [f"release {one['name']}" for one in listed if one.get("status") != "uninstalled"]
     nodes = items(answers.get("node", batch.NOTHING).text)
     for item in nodes:
