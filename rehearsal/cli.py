@@ -121,7 +121,7 @@ def _interrupt(number: int, frame: FrameType | None) -> None:
 def _dispatch(options: argparse.Namespace) -> int:
     host.require(getattr(options, "install_packages", False))
     # Only now: these need packages of this machine and the project's own dependencies.
-    from rehearsal import access, cleanup, lifecycle, rehearse, state
+    from rehearsal import cleanup, lifecycle, rehearse, state
 
     if options.command == "up":
         booted = rehearse.boot(options)
@@ -149,6 +149,12 @@ def _dispatch(options: argparse.Namespace) -> int:
         for node_name, now in lifecycle.change_faults(options.name, options.node, adding, clearing).items():
             print(f"{node_name}: {' '.join(now) or 'no faults'}")
         return 0
+    return _ssh(options)
+
+
+def _ssh(options: argparse.Namespace) -> int:
+    from rehearsal import access, state
+
     booted = state.require(options.name)
     nodes = [one["name"] for one in booted.read()["nodes"]]
     rest = list(options.node_and_command)
@@ -160,3 +166,4 @@ def _dispatch(options: argparse.Namespace) -> int:
     ]
     sys.stdout.flush()
     os.execvp(command[0], command)
+    return 1  # not reached: execvp replaces this process or raises

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import platform
 import shutil
 import subprocess
 from pathlib import Path
@@ -38,6 +39,8 @@ def require(install: bool = False) -> None:
     """Root and the packages; installs them with apt when `install` is set, else names them all."""
     if os.geteuid() != 0:
         raise RehearsalError("a rehearsal boots machines and needs root: run the same command with sudo")
+    if platform.machine() != "x86_64":
+        raise RehearsalError(f"a rehearsal needs an x86_64 machine, this one is {platform.machine()}")
     missing = missing_packages()
     if not missing:
         return

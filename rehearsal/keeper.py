@@ -19,6 +19,8 @@ from rehearsal import cgroups, network, node
 from rehearsal.mirror import Mirror
 from rehearsal.state import State
 
+REBOOT = 133  # how nspawn says that the node wants to be started again
+
 
 def _join(groups: list[Path]) -> None:
     """In the child before nspawn starts: into the node's own control groups."""
@@ -58,35 +60,35 @@ def _listen() -> socket.socket:
     return listener
 
 
-async def _serve(state: State, listeners: dict[str, socket.socket]) -> None:
-    content = state.read()
-    stopping = asyncio.Event()
-    for number in (signal.SIGTERM, signal.SIGINT):
-        asyncio.get_running_loop().add_signal_handler(number, stopping.set)
-    runner = await Mirror(state.folder).start(network.MIRROR_ADDRESS)
-    children = []
-    for one in content["nodes"]:
-        root = node.mount(state, one["name"])
-        log = (state.folder / f"{one['name']}.console").open("wb")
-        children.append(
-            subprocess.Popen(
-                node.boot_command(state, one["name"], root),
+async def _boot(state: State, name: str) -> None:
+    """Runs a node, again after each reboot from inside, until it powers off."""
+    root = node.mount(state, name)
+    with (state.folder / f"{name}.console").open("wb") as log:
+        status = REBOOT
+        while status == REBOOT:
+            child = await asyncio.create_subprocess_exec(
+                *node.boot_command(state, name, root),
                 env=node.boot_environment(),
-                stdin=subprocess.DEVNULL,
+                stdin=asyncio.subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,
-                preexec_fn=partial(_join, cgroups.create(state.name, one["name"])),  # noqa: PLW1509 (no threads here)
+                preexec_fn=partial(_join, cgroups.create(state.name, name)),
             )
-        )
+            status = await child.wait()
+        log.write(f"rehearsal: systemd-nspawn exited {status}\n".encode())
+
+
+async def _serve(state: State, listeners: dict[str, socket.socket]) -> None:
+    content = state.read()
+    await Mirror(state.folder).start(network.MIRROR_ADDRESS)
+    machines = asyncio.gather(*(_boot(state, one["name"]) for one in content["nodes"]))
+    for one in content["nodes"]:
         await asyncio.start_server(partial(_forward, one["address"]), sock=listeners[one["name"]])
-    ports = {name: listener.getsockname()[1] for name, listener in listeners.items()}
-    state.write(ports=ports)
-    await stopping.wait()
-    await runner.cleanup()
-    for child in children:
-        child.kill()
-    for child in children:
-        child.wait()
+    state.write(ports={name: listener.getsockname()[1] for name, listener in listeners.items()})
+    # Ends when every node powered off, or raises what kept one from starting; a SIGTERM ends it too.
+    asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, machines.cancel)
+    with contextlib.suppress(asyncio.CancelledError):
+        await machines
 
 
 def main(name: str) -> None:

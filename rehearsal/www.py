@@ -13,7 +13,7 @@ from rehearsal.standin.build import build_chart, build_k3s
 
 K3S_VERSIONS = ("v1.36.2+k3s1", "v1.35.6+k3s1")
 HELM_VERSION = "v4.2.3"
-CHART_VERSIONS = ("2.9.0", "2.6.1")
+CHARTS = Path(__file__).parent / "standin" / "charts"
 DEFAULT_CHART = "2.9.0"
 
 
@@ -45,7 +45,8 @@ def _link(target: Path, sources: Path) -> None:
 def _charts(folder: Path) -> dict[str, str]:
     """Chart archives and their index; returns version -> sha256."""
     folder.mkdir(parents=True)
-    found = {version: build_chart(version, folder) for version in CHART_VERSIONS}
+    versions = sorted(path.name.removeprefix("hami-") for path in CHARTS.glob("hami-*"))
+    found = {version: build_chart(version, folder) for version in versions}
     lines = ["apiVersion: v1", "entries:", "  hami:"]
     for version, archive in found.items():
         lines += [

@@ -156,6 +156,18 @@ def test_machine_faults_come_and_go(node: Any) -> None:
     assert node.run("systemctl is-system-running").stdout.strip() == "running"
 
 
+def test_a_node_comes_back_from_a_reboot(rehearsal: Callable[..., Any]) -> None:
+    with rehearsal("reboot") as booted:
+        before = booted.run("touch /root/stays; cat /proc/sys/kernel/random/boot_id").stdout
+        booted.run("systemctl reboot")
+        deadline = time.monotonic() + 60
+        while booted.run("cat /proc/sys/kernel/random/boot_id").stdout in ("", before):
+            assert time.monotonic() < deadline
+            time.sleep(0.3)
+        assert booted.run("systemctl is-system-running --wait").stdout.strip() == "running"
+        assert booted.run("ls /root/stays && nvidia-smi -L").ok
+
+
 def test_unknown_fault_names_the_nearest(node: Any) -> None:
     with pytest.raises(RehearsalError, match="Did you mean wrong-key"):
         node.fault(add=("wrong-kye",))
