@@ -90,8 +90,8 @@ def _because(waiting: tuple[str, ...]) -> str:
 
 def registration_missing(state: HamiState) -> bool:
     """The plugin runs on this node and has registered nothing at all."""
-    return all(REGISTER not in node.annotations for node in _nodes_of(state)) and not (
-        state.pods is None or any(_plugin(state, node) for node in _nodes_of(state))
+    return state.pods is not None and any(
+        REGISTER not in node.annotations and not _plugin(state, node) for node in _nodes_of(state)
     )
 
 

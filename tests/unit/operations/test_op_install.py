@@ -1,0 +1,190 @@
+"""Preflight, toolkit, files and binaries: what is done from each state, and that nothing is done when it is right."""
+
+import hashlib
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from hami_k3s import releases
+from hami_k3s.facts.binary import Binary, BinaryState
+from hami_k3s.facts.files import Digests
+from hami_k3s.facts.host import Host
+from hami_k3s.facts.toolkit import KEY, PACKAGES, SOURCE, Toolkit, ToolkitState
+from hami_k3s.operations import binary, files, host, toolkit
+from hami_k3s.settings import Settings
+from hami_k3s.templating import render
+from tests.unit.operations.fake_host import Call, FakeHost, Upload, operate
+from tests.unit.test_lib_preflight import FINE
+
+URL = "https://nvidia.github.io/libnvidia-container"
+FINGERPRINT = "C95B321B61E88C1809C4F759DDCAE044F796ECB0"
+RIGHT = ToolkitState(
+    fingerprints=(FINGERPRINT,),
+    source=render("nvidia-container-toolkit.sources", url=URL, key=KEY).rstrip("\n"),
+    candidates=("1.19.1-1",),
+    installed=dict.fromkeys(PACKAGES, "1.19.1-1"),
+    held=PACKAGES,
+)
+
+
+def repository(**changes: Any) -> tuple[list[Any], str | None]:
+    facts = {Toolkit: replace(RIGHT, **changes)}
+    return operate(toolkit.repository, facts, url=URL, fingerprint=FINGERPRINT, version="1.19.1", limit=60)
+
+
+def packages(**changes: Any) -> tuple[list[Any], str | None]:
+    return operate(
+        toolkit.packages, {Toolkit: replace(RIGHT, **changes)}, url=URL, version="1.19.1", limit=60
+    )
+
+
+def steps(done: list[Any]) -> list[str]:
+    """The units that run, the files that are written, and other commands but the folder and mode of those files."""
+    names = [one.arguments[0] if isinstance(one, Call) else getattr(one, "path", one) for one in done]
+    return [name for name in names if not name.startswith(("mkdir -p", "chmod 644"))]
+
+
+def test_gpu_host_that_is_fine() -> None:
+    assert operate(host.gpu_host, {Host: FINE}, settings=Settings()) == ([], "the host can be a GPU node")
+
+
+def test_gpu_host_refuses_with_every_problem() -> None:
+    facts = {Host: replace(FINE, systemd=False, os_version="20.04")}
+    (refuse,), noop = operate(host.gpu_host, facts, settings=Settings())
+    assert noop is None
+    assert isinstance(refuse, Call)
+    seen = FakeHost()
+    assert refuse.run(seen) is False
+    assert seen.said[0] == "2 problems; nothing was changed on this host:"
+    assert [line.split(":")[0] for line in seen.said[1:]] == ["- no-systemd", "- os"]
+
+
+def test_repository_that_is_right() -> None:
+    assert repository() == ([], "the repository is there, with the right key")
+
+
+def test_repository_on_a_fresh_host() -> None:
+    done, _ = repository(
+        fingerprints=(), source=None, candidates=(), installed={}, missing_tools=("curl", "gpg")
+    )
+    assert steps(done) == ["apt-tools", "apt-key", SOURCE, "apt-update"]
+    assert "curl gpg" in done[0].script
+    assert [one.text for one in done if isinstance(one, Upload)] == [f"{RIGHT.source}\n"]
+    assert [call.arguments[3:] for call in done if isinstance(call, Call)] == [(60, "toolkit_timeout")] * 3
+
+
+@pytest.mark.parametrize("keys", [("A" * 40,), (FINGERPRINT, "A" * 40)])
+def test_another_key_is_rotated(keys: tuple[str, ...]) -> None:
+    assert steps(repository(fingerprints=keys)[0]) == ["apt-key", "apt-update"]
+
+
+def test_another_url_rewrites_the_source_only() -> None:
+    assert steps(repository(source="Types: deb")[0]) == [SOURCE, "apt-update"]
+
+
+def test_lists_without_the_wanted_version_are_fetched_again() -> None:
+    assert steps(repository(candidates=("1.18.2-1",), installed={})[0]) == ["apt-update"]
+    # ... but not on a host that has it: lists may be thrown away to save space
+    assert repository(candidates=())[0] == []
+
+
+def test_another_source_of_the_same_repository_is_moved_aside() -> None:
+    done, _ = repository(others=("/etc/apt/sources.list.d/it's.list",))
+    assert done[0].startswith("mv -f '/etc/apt/sources.list.d/it'\"'\"'s.list' ")
+    assert done[0].count(".disabled-by-hami-k3s") == 2
+    assert steps(done[1:]) == ["apt-update"]
+
+
+def test_packages_that_are_right() -> None:
+    assert packages(held=(*PACKAGES, "linux-image")) == ([], "the toolkit is 1.19.1, held")
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"installed": {}},
+        {"installed": {**RIGHT.installed, PACKAGES[3]: "1.18.2-1"}},
+        {"held": PACKAGES[:3]},
+    ],
+)
+def test_packages_are_one_transaction(changes: dict[str, Any]) -> None:
+    (install,), _ = packages(**changes)
+    for package in PACKAGES:
+        assert f"{package}=1.19.1-1" in install.script
+    assert "apt-mark hold " + " ".join(PACKAGES) in install.script
+    assert "DPkg::Lock::Timeout=60" in install.script
+    assert "apt-get update" not in install.script
+
+
+CONTENTS = {"/etc/a": ("text\n", "600"), "/etc/b": ("é", "755")}
+DIGESTS = {path: (hashlib.sha256(text.encode()).hexdigest(), mode) for path, (text, mode) in CONTENTS.items()}
+
+
+def test_owned_files_that_are_right() -> None:
+    assert operate(files.owned, {Digests: DIGESTS}, contents=CONTENTS) == (
+        [],
+        "2 files are as they should be",
+    )
+
+
+@pytest.mark.parametrize("found", [None, ("0" * 64, "755"), (DIGESTS["/etc/b"][0], "644")])
+def test_only_the_file_that_differs_is_written(found: tuple[str, str] | None) -> None:
+    digests = {**DIGESTS, "/etc/b": found}
+    done, noop = operate(files.owned, {Digests: {p: d for p, d in digests.items() if d}}, contents=CONTENTS)
+    assert [one for one in done if isinstance(one, Upload)] == [Upload("é", "/etc/b")]
+    assert any("chmod 755 /etc/b" in one for one in done if isinstance(one, str))
+    assert not any("/etc/a" in str(one) for one in done)
+    assert noop is None
+
+
+VERSIONED = "/usr/local/lib/hami-k3s/helm-v4.2.3"
+
+
+def released(state: BinaryState, **more: Any) -> tuple[list[Any], str | None]:
+    arguments = {
+        "tool": "helm",
+        "version": "v4.2.3",
+        "urls": releases.helm_urls,
+        "base": "https://get.helm.sh",
+        "setting": "helm_release_url",
+        "limit": 300,
+    }
+    return operate(binary.released, {Binary: state}, **{**arguments, **more})
+
+
+def test_binary_that_is_there() -> None:
+    assert released(BinaryState("x86_64", True, VERSIONED)) == ([], "helm v4.2.3 is there")
+
+
+@pytest.mark.parametrize(("machine", "arch"), [("x86_64", "amd64"), ("aarch64", "arm64")])
+def test_binary_on_a_fresh_host(machine: str, arch: str) -> None:
+    (download, link), _ = released(BinaryState(machine))
+    assert download.arguments[0] == "helm-download"
+    assert download.arguments[3:] == (300, "helm_download_timeout")
+    assert f"url=https://get.helm.sh/helm-v4.2.3-linux-{arch}.tar.gz\n" in download.script
+    assert f"linux-{arch}/helm" in download.script
+    assert f"dest={VERSIONED}\n" in download.script
+    assert link.startswith(f"ln -sfn {VERSIONED} /usr/local/bin/helm.new && mv -fT /usr/local/bin/helm.new")
+
+
+def test_upgrade_downloads_then_moves_the_link() -> None:
+    done, _ = released(BinaryState("x86_64", False, "/usr/local/lib/hami-k3s/helm-v4.1.0"))
+    assert [type(one) for one in done] == [Call, str]
+
+
+def test_link_that_an_interrupted_run_did_not_make() -> None:
+    (link,), _ = released(BinaryState("x86_64", True, ""))
+    assert link.startswith("ln -sfn")
+
+
+@pytest.mark.parametrize("link", ["file", "/opt/helm/bin/helm"])
+def test_somebody_elses_helm_stays_and_their_k3s_does_not(link: str) -> None:
+    state = BinaryState("x86_64", True, link)
+    assert released(state, replace=False) == ([], "helm v4.2.3 is there")
+    assert len(released(state, replace=True)[0]) == 1
+
+
+def test_aliases_give_way_to_a_command_of_that_name() -> None:
+    (link,), _ = released(BinaryState("x86_64", True, ""), aliases=("kubectl",))
+    assert link.endswith("&& { command -v kubectl >/dev/null || ln -s helm /usr/local/bin/kubectl; }")

@@ -1,0 +1,11 @@
+"""Operations whose facts are plain data, case by case from YAML."""
+
+from pathlib import Path
+
+from pyinfra_testing.operations import make_operation_tests
+
+CASES = Path(__file__).parent / "cases"
+
+TestNodeLabel = make_operation_tests(
+    "hami_k3s.operations", "kubectl.node_label", CASES / "kubectl.node_label"
+)
