@@ -21,13 +21,18 @@ def _unit(name: str) -> str:
     return f"hami-k3s-{name}.service"
 
 
+def _tail(folder: str) -> str:
+    """Shell for the last lines of the log; of curl's progress bar only the number is kept."""
+    return f"tail -n 20 {folder}/log 2>/dev/null | tr '\\r' '\\n' | sed -E 's/#{{3,}} *//; s/^[#O=-]* +//' | grep ."
+
+
 def _status(host: Host, name: str) -> Result:
     folder = f"{FOLDER}/{name}"
     return run(
         host,
         # ActiveState first: a unit that ends between the two reads has its exit status written before it is inactive
         f"systemctl show -p ActiveState --value {_unit(name)}; cat {folder}/rc 2>/dev/null || echo -;"
-        f" tail -n 1 {folder}/log 2>/dev/null | tr '\\r' '\\n' | tail -n 1 | cut -c 1-120",
+        f" {_tail(folder)} | tail -n 1 | cut -c 1-120",
     )
 
 
@@ -49,7 +54,7 @@ def wait(host: Host, name: str, what: str, limit: int, setting: str) -> bool:
     """Wait for the unit. True when it ended with exit status 0."""
 
     def log() -> str:
-        return run(host, f"tail -n 15 {FOLDER}/{name}/log").stdout
+        return run(host, f"{_tail(f'{FOLDER}/{name}')} | grep -v '%$'").stdout
 
     killed = f"killed, or stopped at its limit of {limit} s ({setting})"
     return until(host, what, limit + 10, lambda: _look(host, name, killed), setting, log, pause=1)

@@ -121,5 +121,4 @@ def _install(space: Space, pod: str, plan: SlicePlan, settings: Settings) -> tup
     problem = (
         f"nvcc failed in {pod} (verify_nvcc_image needs the CUDA compiler): {built.stderr.strip()[-300:]}"
     )
-    # It cannot see its stdin close: a few seconds are enough for one look from the host.
-    return f"{path} {plan.chunk_mib} {plan.cap_mib} 5", "" if built.ok else problem
+    return f"{path} {plan.chunk_mib} {plan.cap_mib} {PROBE_LIMIT} until-stdin-closes", "" if built.ok else problem

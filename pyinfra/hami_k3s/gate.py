@@ -1,0 +1,38 @@
+"""pyinfra's exit status is 0 in two cases where nothing was done: a --limit that matches nothing, and Ctrl-C. Not here."""
+
+from __future__ import annotations
+
+import atexit
+import os
+import sys
+from functools import cache
+from typing import Any
+
+from pyinfra.api.state import StateStage
+from pyinfra.context import ctx_state
+
+
+@cache
+def install() -> None:
+    """Check at the end of this process. Later calls change nothing."""
+    atexit.register(_check)
+
+
+def verdict(state: Any) -> str | None:
+    """Why a run that ends with this state is no success, or None."""
+    if not state.activated_hosts and not state.failed_hosts:
+        names = ", ".join(host.name for host in state.inventory)
+        return f"no host was used: --limit or --exclude left none of: {names}"
+    if state.current_stage == StateStage.Execute and state.active_hosts:
+        return "interrupted. Run the same command again: it finishes the job"
+    return None
+
+
+def _check() -> None:
+    state: Any = ctx_state.get() if ctx_state.isset() else None  # type: ignore[no-untyped-call]
+    if state is None or not state.initialised or "debug-inventory" in sys.argv:
+        return
+    if reason := verdict(state):
+        sys.stderr.write(f"Error: {reason}\n")
+        sys.stderr.flush()
+        os._exit(1)
