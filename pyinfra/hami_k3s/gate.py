@@ -5,17 +5,26 @@ from __future__ import annotations
 import atexit
 import os
 import sys
+from collections.abc import Callable
 from functools import cache
 from typing import Any
 
 from pyinfra.api.state import StateStage
 from pyinfra.context import ctx_state
 
+_cleanups: list[Callable[[], None]] = []
+
 
 @cache
 def install() -> None:
     """Check at the end of this process. Later calls change nothing."""
     atexit.register(_check)
+
+
+def before_exit(cleanup: Callable[[], None]) -> None:
+    """Run this at the end of the process, before the check: what an interrupted operation left on hosts."""
+    install()
+    _cleanups.append(cleanup)
 
 
 def verdict(state: Any) -> str | None:
@@ -29,6 +38,8 @@ def verdict(state: Any) -> str | None:
 
 
 def _check() -> None:
+    for cleanup in _cleanups:
+        cleanup()
     state: Any = ctx_state.get() if ctx_state.isset() else None  # type: ignore[no-untyped-call]
     if state is None or not state.initialised or "debug-inventory" in sys.argv:
         return

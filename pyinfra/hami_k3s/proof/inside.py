@@ -121,4 +121,7 @@ def _install(space: Space, pod: str, plan: SlicePlan, settings: Settings) -> tup
     problem = (
         f"nvcc failed in {pod} (verify_nvcc_image needs the CUDA compiler): {built.stderr.strip()[-300:]}"
     )
-    return f"{path} {plan.chunk_mib} {plan.cap_mib} {PROBE_LIMIT} until-stdin-closes", "" if built.ok else problem
+    return (
+        f"{path} {plan.chunk_mib} {plan.cap_mib} {PROBE_LIMIT} until-stdin-closes",
+        "" if built.ok else problem,
+    )

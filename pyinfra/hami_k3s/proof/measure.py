@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import atexit
-import os
 import sys
 from typing import Any
 
 from pyinfra.api import Host
 
+from hami_k3s import gate
 from hami_k3s.isolation.claims import unmet
 from hami_k3s.isolation.evidence import Card, Evidence, Pod
 from hami_k3s.isolation.parse import read_event
@@ -193,14 +192,11 @@ def _overask(now: Measurement, space: Space, card: Card, sizes: SlicePlan, image
 
 
 def _interrupted() -> None:
-    """Ctrl-C leaves the greenlet with the pods behind, and pyinfra would end with status 0."""
-    if not _open:
-        return
+    """Ctrl-C leaves the greenlets behind that would have removed the pods."""
     for space in _open:
         sys.stderr.write(f"interrupted: removing namespace {space.name} on {space.host.name}\n")
+        sys.stderr.flush()
         space.remove()
-    sys.stderr.flush()
-    os._exit(1)
 
 
-atexit.register(_interrupted)
+gate.before_exit(_interrupted)
