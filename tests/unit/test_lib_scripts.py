@@ -1,0 +1,125 @@
+"""The scripts that run on a host are right for every shell there, and values are data in them whatever they hold."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from hami_k3s.templating import render
+
+EVIL = "it's $(touch INJECTED) `touch INJECTED` \"; touch INJECTED; # \\"
+SCRIPTS: dict[str, dict[str, Any]] = {
+    "apt-install.sh": {"packages": [EVIL, "b"], "update": True, "hold": [EVIL], "limit": 3},
+    "apt-key.sh": {"url": EVIL, "fingerprint": EVIL, "key": EVIL},
+    "apt-update.sh": {"url": EVIL, "fingerprint": "C95B", "source": EVIL, "limit": 3},
+    "download.sh": {
+        "dest": EVIL,
+        "url": EVIL,
+        "sums_url": EVIL,
+        "sums_name": EVIL,
+        "member": EVIL,
+        "setting": "helm_release_url",
+        "limit": 3,
+        "limit_setting": "helm_download_timeout",
+    },
+    "helm-release.sh": {
+        "helm": EVIL,
+        "release": EVIL,
+        "namespace": EVIL,
+        "kubeconfig": "/etc/rancher/k3s/k3s.yaml",
+        "chart_file": EVIL,
+        "repository": EVIL,
+        "chart_version": "2.9.0",
+        "chart_sha256": "a" * 64,
+        "values_json": '{"a": "$(touch INJECTED)\\nHAMI_K3S_VALUES"}',
+        "recover": "rollback",
+        "status": "pending-upgrade",
+        "good_revision": 3,
+        "limit": 3,
+        "scheduler_hint": "hami_values",
+    },
+    "probe.sh": {
+        "kubectl": "k3s kubectl",
+        "namespace": "n",
+        "pod": "p",
+        "command": "python3 /tmp/probe.py",
+        "query": "nvidia-smi",
+        "limit": 3,
+    },
+    "reset-hami.sh": {
+        "helm": EVIL,
+        "release": EVIL,
+        "namespace": EVIL,
+        "kubeconfig": "/etc/rancher/k3s/k3s.yaml",
+        "owner": EVIL,
+        "fullname": EVIL,
+        "annotations": [EVIL],
+        "limit": 3,
+    },
+}
+NAMES = {
+    "binary": "/usr/local/bin/k3s",
+    "inputs": "/i",
+    "started": "/run/s",
+    "library": "/usr/local/lib/hami-k3s",
+}
+SHELLCHECK = shutil.which("shellcheck")
+
+
+def text(name: str) -> str:
+    return render(f"scripts/{name}", **SCRIPTS[name]) if name in SCRIPTS else render(name, **NAMES)
+
+
+EVERY = [*SCRIPTS, "k3s-inputs", "k3s-killall.sh", "k3s-uninstall.sh"]
+
+
+def test_every_script_is_here() -> None:
+    folder = Path(__file__).resolve().parents[2] / "templates" / "scripts"
+    assert {path.name for path in folder.iterdir()} == set(SCRIPTS)
+
+
+@pytest.mark.parametrize("shell", [name for name in ("sh", "dash", "bash") if shutil.which(name)])
+@pytest.mark.parametrize("name", EVERY)
+def test_syntax(name: str, shell: str) -> None:
+    done = subprocess.run([shell, "-n"], input=text(name), capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.skipif(SHELLCHECK is None, reason="shellcheck is not installed")
+@pytest.mark.parametrize("name", EVERY)
+def test_shellcheck(name: str) -> None:
+    command = [str(SHELLCHECK), "--shell=sh", "--severity=warning", "-"]
+    done = subprocess.run(command, input=text(name), capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout
+
+
+@pytest.mark.parametrize("outcome", ["fails", "works", "fails and the script goes on"])
+@pytest.mark.parametrize("name", sorted(set(SCRIPTS) - {"probe.sh"}))
+def test_values_are_never_run(name: str, outcome: str, tmp_path: Path) -> None:
+    """The script runs over such values, with stand-ins for every command that would change this machine."""
+    tools = tmp_path / "bin"
+    tools.mkdir()
+    status = 0 if outcome == "works" else 1
+    for tool in ("curl", "apt-get", "apt-mark", "dpkg", "gpg", "helm", "k3s"):
+        (tools / tool).write_text(f"#!/bin/sh\nexit {status}\n")
+        (tools / tool).chmod(0o755)
+    script = text(name)
+    if (
+        outcome == "fails and the script goes on" and name != "apt-update.sh"
+    ):  # it would wait for a lock for ever
+        script = script.replace("set -eu", "set -u").replace("exit", ": exit")
+    subprocess.run(
+        ["sh", "-c", script],
+        cwd=tmp_path,
+        env={"PATH": f"{tools}:/usr/bin:/bin", "TMPDIR": str(tmp_path)},
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+        timeout=20,
+        check=False,
+    )
+    assert not (tmp_path / "INJECTED").exists()
