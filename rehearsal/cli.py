@@ -21,7 +21,9 @@ def _parser() -> argparse.ArgumentParser:
         description="Boots throw-away GPU nodes (systemd-nspawn, no GPU needed) and a small internet they install from.",
         epilog="`up` prints the fleet file and the two commands to run on it. docs/rehearsal.md says what is real.",
     )
-    commands = parser.add_subparsers(dest="command", required=True, metavar="up|run|ssh|fault|list|down")
+    commands = parser.add_subparsers(
+        dest="command", required=True, metavar="up|run|ssh|fault|list|down|prepare"
+    )
     table = "\n".join(f"  {name:<22} {text}" for name, text in faults.ALL.items())
 
     for name, text in (
@@ -66,6 +68,13 @@ def _parser() -> argparse.ArgumentParser:
         )
         if name == "run":
             one.add_argument("--keep", action="store_true", help="leave the nodes up at the end")
+
+    prepare = commands.add_parser(
+        "prepare", help="Only make what every rehearsal needs: packages, base tree, binaries."
+    )
+    prepare.add_argument(
+        "--install-packages", action="store_true", help="install missing packages of this machine with apt"
+    )
 
     ssh = commands.add_parser("ssh", help="Open a shell on a node, or run a command there.")
     _name(ssh)
@@ -123,6 +132,9 @@ def _dispatch(options: argparse.Namespace) -> int:
     # Only now: these need packages of this machine and the project's own dependencies.
     from rehearsal import cleanup, lifecycle, rehearse, state
 
+    if options.command == "prepare":
+        lifecycle.prepare()
+        return 0
     if options.command == "up":
         booted = rehearse.boot(options)
         rehearse.say_next(booted)

@@ -23,6 +23,11 @@ ISOLATE = ["unshare", "--pid", "--fork", "--kill-child=KILL", "--mount", "--moun
 REPOSITORY = Path(__file__).resolve().parent.parent
 
 
+def prepare() -> None:
+    """Fills the cache; takes no time when it is full."""
+    base.tree(), parts.layer(), www.downloads()
+
+
 def up(
     name: str,
     card: str = "rtx-pro-6000",
@@ -41,7 +46,7 @@ def up(
                     f"a rehearsal named {name} is up. End it with: python -m rehearsal down --name {name}"
                 )
             cleanup.down(state)  # one that was killed
-        base.tree(), parts.layer(), keys.folder()
+        prepare()
         try:
             _make(state, card, count, nodes, user, broken)
             _start(state)

@@ -249,7 +249,7 @@ def test_an_interrupted_up_leaves_nothing(number: signal.Signals) -> None:
 
 
 def test_help_of_each_command() -> None:
-    for command in ("up", "run", "ssh", "down", "list", "fault"):
+    for command in ("up", "run", "ssh", "down", "list", "fault", "prepare"):
         done = subprocess.run([sys.executable, "-m", "rehearsal", command, "--help"], cwd=REPOSITORY, capture_output=True,
                               text=True, check=True)  # fmt: skip
         assert f"rehearsal {command}" in done.stdout
