@@ -76,11 +76,13 @@ def assemble(folder: Path) -> str:
         (release / "sha256sum-amd64.txt").write_text(
             f"{'0' * 64}  k3s-airgap-images-amd64.tar.zst\n{sha256(release / 'k3s')}  k3s\n"
         )
-    helm = cache.entry(
-        "helm",
-        cache.digest(HELM_VERSION, str(binaries.helm()), binaries.helm().stat().st_mtime),
-        _helm_archive,
-    )
-    for file in sorted(helm.iterdir()):
+    for file in sorted(downloads().iterdir()):
         (right / file.name).symlink_to(file)
     return _charts(right / "HAMi")[DEFAULT_CHART]
+
+
+def downloads() -> Path:
+    """The folder with helm's archive and its sums; the repository and it are made once and cached."""
+    debs.repository()
+    helm = binaries.helm()
+    return cache.entry("helm", cache.digest(HELM_VERSION, str(helm), helm.stat().st_mtime), _helm_archive)
