@@ -1,0 +1,1 @@
+"""The k3s and HAMi stand-in. Packed into one executable zip by `rehearsal.standin.build`."""

@@ -1,0 +1,121 @@
+"""k3s' configuration: config.yaml, its drop-ins and the command line, as k3s merges them.
+
+Every key of a file becomes `--key=value` before the command-line arguments, so the command line wins. Of a key given
+in several files the last file wins; `key+` appends. A key that no flag knows is skipped with a warning.
+"""
+
+import re
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from . import log, paths
+
+LISTS = set(
+    """tls-san node-label node-taint disable kubelet-arg kube-apiserver-arg kube-scheduler-arg kube-proxy-arg
+    kube-controller-manager-arg kube-cloud-controller-manager-arg etcd-arg node-ip node-external-ip node-internal-dns
+    node-external-dns cluster-cidr service-cidr cluster-dns image-credential-provider-bin-dir""".split()
+)
+BOOLEANS = set(
+    """cluster-init disable-helm-controller disable-network-policy disable-kube-proxy disable-cloud-controller
+    disable-scheduler disable-apiserver disable-controller-manager disable-etcd debug docker embedded-registry
+    secrets-encryption protect-kernel-defaults nonroot-devices prefer-bundled-bin rootless selinux with-node-id
+    tls-san-security servicelb-namespace disable-default-registry-endpoint cluster-reset egress-selector-mode
+    etcd-disable-snapshots etcd-expose-metrics flannel-ipv6-masq flannel-external-ip helm-job-image supervisor-metrics
+    enable-pprof""".split()
+)
+SCALARS = set(
+    """config write-kubeconfig write-kubeconfig-mode write-kubeconfig-group data-dir token token-file agent-token
+    agent-token-file server node-name default-runtime private-registry system-default-registry pause-image snapshotter
+    bind-address advertise-address https-listen-port advertise-port flannel-backend flannel-iface flannel-conf
+    flannel-cni-conf cluster-domain service-node-port-range container-runtime-endpoint image-service-endpoint
+    default-local-storage-path datastore-endpoint datastore-cafile datastore-certfile datastore-keyfile resolv-conf
+    airgap-extra-registry lb-server-port kubelet-port log alsologtostderr v vmodule vpn-auth vpn-auth-file
+    etcd-snapshot-retention etcd-snapshot-schedule-cron etcd-snapshot-dir etcd-s3 cluster-reset-restore-path
+    secrets-encryption-provider image-service-endpoint kine-tls node-name-from-cloud-provider-metadata""".split()
+)
+KNOWN = LISTS | BOOLEANS | SCALARS
+
+
+class BadConfigError(Exception):
+    """What k3s refuses to start with."""
+
+
+def files() -> list[Path]:
+    base = paths.on_node(paths.CONFIG)
+    drop_ins = Path(f"{base}.d")
+    found = [base] if base.is_file() else []
+    if drop_ins.is_dir():
+        found += sorted(f for f in drop_ins.iterdir() if f.suffix in (".yaml", ".yml") and f.is_file())
+    return found
+
+
+def merge_files(sources: list[Path]) -> dict[str, Any]:
+    merged: dict[str, Any] = {}
+    for source in sources:
+        try:
+            content = yaml.safe_load(source.read_text()) or {}
+        except yaml.YAMLError as problem:
+            raise BadConfigError(f"failed to parse {source}: {problem}") from problem
+        if not isinstance(content, dict):
+            raise BadConfigError(f"failed to parse {source}: not a map")
+        for raw, value in content.items():
+            key, append = str(raw).removesuffix("+"), str(raw).endswith("+")
+            if isinstance(value, dict):
+                raise BadConfigError(f"{source}: the value of {key} is a map")
+            if append and key in merged:
+                merged[key] = _as_list(merged[key]) + _as_list(value)
+            else:
+                merged[key] = value
+    return merged
+
+
+def _as_list(value: Any) -> list[str]:
+    if value is None:
+        return []
+    return [_text(v) for v in value] if isinstance(value, list) else [_text(value)]
+
+
+def _text(value: Any) -> str:
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    return str(value)
+
+
+def parse(argv: list[str]) -> dict[str, Any]:
+    """The settings of `k3s server ARGV`: list flags as lists, booleans as bool, the others as text."""
+    settings: dict[str, Any] = {}
+    for key, value in merge_files(files()).items():
+        if key not in KNOWN:
+            log.warning(f"Unknown flag --{key} found in config.yaml, skipping")
+            continue
+        _set(settings, key, _as_list(value))
+    from_cli: dict[str, list[str]] = {}
+    words = list(argv)
+    while words:
+        word = words.pop(0)
+        match = re.fullmatch(r"--?([a-z0-9][a-z0-9-]*)(?:=(.*))?", word, re.DOTALL)
+        if not match or match[1] not in KNOWN:
+            raise BadConfigError(f"flag provided but not defined: {word.split('=')[0].replace('--', '-')}")
+        key, value = match[1], match[2]
+        if value is None:
+            if key in BOOLEANS:
+                value = "true"
+            elif words:
+                value = words.pop(0)
+            else:
+                raise BadConfigError(f"flag needs an argument: -{key}")
+        from_cli.setdefault(key, []).append(value)
+    for key, values in from_cli.items():
+        _set(settings, key, values)
+    return settings
+
+
+def _set(settings: dict[str, Any], key: str, values: list[str]) -> None:
+    if key in LISTS:
+        settings[key] = [part for value in values for part in value.split(",") if part]
+    elif key in BOOLEANS:
+        settings[key] = bool(values) and values[-1].lower() in ("true", "1", "t")
+    else:
+        settings[key] = values[-1] if values else ""

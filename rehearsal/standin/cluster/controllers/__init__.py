@@ -1,0 +1,1 @@
+"""What the controllers of a cluster do: each turns wishes into objects, one pass at a time."""

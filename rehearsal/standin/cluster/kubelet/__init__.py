@@ -1,0 +1,1 @@
+"""The node agent: images, sandboxes, containers, logs, exec."""

@@ -1,0 +1,34 @@
+"""Where k3s keeps things.
+
+`REHEARSAL_ROOT` moves the whole tree under another folder and `REHEARSAL_API_PORT` the API's port, so that a developer
+can run the stand-in outside of a node. Nothing else can be overridden.
+"""
+
+import os
+from pathlib import Path
+
+ROOT = os.environ.get("REHEARSAL_ROOT", "").rstrip("/")
+API_PORT = int(os.environ.get("REHEARSAL_API_PORT", "6443"))
+
+
+def on_node(path: str) -> Path:
+    return Path(ROOT + path)
+
+
+CONFIG = "/etc/rancher/k3s/config.yaml"
+KUBECONFIG = "/etc/rancher/k3s/k3s.yaml"
+NODE_PASSWORD = "/etc/rancher/node/password"
+DATA = "/var/lib/rancher/k3s"
+TLS = DATA + "/server/tls"
+DB = DATA + "/server/db/state.json"
+TOKEN = DATA + "/server/token"
+MANIFESTS = DATA + "/server/manifests"
+CONTAINERD_CONFIG = DATA + "/agent/etc/containerd/config.toml"
+CONTAINERD_SOCKET = "/run/k3s/containerd/containerd.sock"
+CONTAINERS = "/run/k3s/containerd/io.containerd.runtime.v2.task/k8s.io"
+POD_LOGS = "/var/log/pods"
+KUBELET = "/var/lib/kubelet"
+IMAGE = "/usr/lib/rehearsal/image"
+KUBECTL = "/usr/lib/rehearsal/bin/kubectl"
+NODE_JSON = "/etc/rehearsal/node.json"
+CGROUP_CONTROLLERS = "/sys/fs/cgroup/cgroup.controllers"

@@ -1,0 +1,163 @@
+"""The cluster's certificate authorities, certificates and the admin kubeconfig, in k3s' paths."""
+
+import base64
+import datetime
+import hashlib
+import ipaddress
+import os
+import secrets
+from pathlib import Path
+
+import yaml
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
+
+from . import paths
+
+CLUSTER_IP = "10.43.0.1"
+
+
+def write_private(path: Path, data: bytes, mode: int = 0o600) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    scratch = Path(f"{path}.new")
+    fd = os.open(scratch, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, mode)
+    with os.fdopen(fd, "wb") as stream:
+        stream.write(data)
+    scratch.chmod(mode)
+    scratch.replace(path)
+
+
+def _tls(name: str) -> Path:
+    return paths.on_node(f"{paths.TLS}/{name}")
+
+
+def _key() -> ec.EllipticCurvePrivateKey:
+    return ec.generate_private_key(ec.SECP256R1())
+
+
+def _pem(key: ec.EllipticCurvePrivateKey) -> bytes:
+    return key.private_bytes(
+        serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
+    )
+
+
+def _builder(common: str, organisation: str | None, issuer: x509.Name | None, key: object, days: int):
+    parts = [x509.NameAttribute(NameOID.COMMON_NAME, common)]
+    if organisation:
+        parts.insert(0, x509.NameAttribute(NameOID.ORGANIZATION_NAME, organisation))
+    subject = x509.Name(parts)
+    now = datetime.datetime.utcnow()
+    return (
+        x509.CertificateBuilder()
+        .subject_name(subject)
+        .issuer_name(issuer or subject)
+        .public_key(key.public_key())
+        .serial_number(x509.random_serial_number())
+        .not_valid_before(now - datetime.timedelta(minutes=5))
+        .not_valid_after(now + datetime.timedelta(days=days))
+    )
+
+
+def make_authority(common: str) -> tuple[bytes, bytes]:
+    """A self-signed authority: certificate and key as PEM."""
+    key = _key()
+    builder = _builder(common, None, None, key, 3650)
+    builder = builder.add_extension(x509.BasicConstraints(True, None), critical=True)
+    usage = x509.KeyUsage(True, False, True, False, False, True, False, False, False)
+    builder = builder.add_extension(usage, critical=True)
+    certificate = builder.sign(key, hashes.SHA256())
+    return certificate.public_bytes(serialization.Encoding.PEM), _pem(key)
+
+
+def issue(
+    authority: tuple[bytes, bytes], common: str, organisation: str | None = None, sans: list[str] | None = None
+) -> tuple[bytes, bytes]:
+    """A certificate for a server (with names) or a client (without), valid 365 days."""
+    ca = x509.load_pem_x509_certificate(authority[0])
+    ca_key = serialization.load_pem_private_key(authority[1], None)
+    key = _key()
+    builder = _builder(common, organisation, ca.subject, key, 365)
+    purpose = ExtendedKeyUsageOID.SERVER_AUTH if sans is not None else ExtendedKeyUsageOID.CLIENT_AUTH
+    builder = builder.add_extension(x509.ExtendedKeyUsage([purpose]), critical=False)
+    if sans is not None:
+        builder = builder.add_extension(x509.SubjectAlternativeName([_san(s) for s in sans]), critical=False)
+    certificate = builder.sign(ca_key, hashes.SHA256())
+    return certificate.public_bytes(serialization.Encoding.PEM) + authority[0], _pem(key)
+
+
+def _san(name: str) -> x509.GeneralName:
+    try:
+        return x509.IPAddress(ipaddress.ip_address(name))
+    except ValueError:
+        return x509.DNSName(name)
+
+
+def _kept_authority(name: str, common: str) -> tuple[bytes, bytes]:
+    crt, key = _tls(f"{name}.crt"), _tls(f"{name}.key")
+    if not (crt.exists() and key.exists()):
+        made = make_authority(common)
+        write_private(crt, made[0], 0o644)
+        write_private(key, made[1])
+    return crt.read_bytes(), key.read_bytes()
+
+
+def prepare(node: str, address: str, extra_sans: list[str]) -> None:
+    """Make what is missing; certificates are issued anew when the names change."""
+    server_ca = _kept_authority("server-ca", "k3s-server-ca")
+    client_ca = _kept_authority("client-ca", "k3s-client-ca")
+    names = ["127.0.0.1", "::1", address, CLUSTER_IP, "localhost", node, "kubernetes", "kubernetes.default"]
+    names += ["kubernetes.default.svc", "kubernetes.default.svc.cluster.local", *extra_sans]
+    names = list(dict.fromkeys(names))
+    marker = _tls("serving-kube-apiserver.names")
+    wanted = "\n".join(names)
+    if not marker.exists() or marker.read_text() != wanted:
+        crt, key = issue(server_ca, "kube-apiserver", sans=names)
+        write_private(_tls("serving-kube-apiserver.crt"), crt, 0o644)
+        write_private(_tls("serving-kube-apiserver.key"), key)
+        write_private(marker, wanted.encode())
+    if not _tls("client-admin.crt").exists():
+        crt, key = issue(client_ca, "system:admin", "system:masters")
+        write_private(_tls("client-admin.crt"), crt, 0o644)
+        write_private(_tls("client-admin.key"), key)
+
+
+def write_token(wanted: str | None) -> None:
+    """server/token in the full form `K10<sha256 of the CA>::server:<password>`; an existing password is kept."""
+    target = paths.on_node(paths.TOKEN)
+    digest = hashlib.sha256(_tls("server-ca.crt").read_bytes()).hexdigest()
+    password = (wanted or "").rsplit("::server:", 1)[-1]
+    if not password:
+        old = target.read_text().strip() if target.exists() else ""
+        password = old.rsplit("::server:", 1)[-1] or secrets.token_hex(16)
+    write_private(target, f"K10{digest}::server:{password}\n".encode())
+    link = target.with_name("node-token")
+    if not link.is_symlink():
+        link.symlink_to(target)
+
+
+def write_kubeconfig(path: str, mode: int) -> None:
+    def inline(name: str) -> str:
+        return base64.b64encode(_tls(name).read_bytes()).decode()
+
+    server = f"https://127.0.0.1:{paths.API_PORT}"
+    content = {
+        "apiVersion": "v1",
+        "clusters": [
+            {"cluster": {"certificate-authority-data": inline("server-ca.crt"), "server": server}, "name": "default"}
+        ],
+        "contexts": [{"context": {"cluster": "default", "user": "default"}, "name": "default"}],
+        "current-context": "default",
+        "kind": "Config",
+        "users": [
+            {
+                "name": "default",
+                "user": {
+                    "client-certificate-data": inline("client-admin.crt"),
+                    "client-key-data": inline("client-admin.key"),
+                },
+            }
+        ],
+    }
+    write_private(paths.on_node(path), yaml.safe_dump(content).encode(), mode)
