@@ -39,10 +39,10 @@ class FakeHost:
     def __init__(
         self,
         facts: dict[type[FactBase[Any]], Any] | None = None,
-        shell: Callable[[str, str | None], tuple[bool, str]] = lambda script, stdin: (True, ""),
+        answer: Callable[[str, str | None], tuple[bool, str]] = lambda script, stdin: (True, ""),
     ) -> None:
         self.facts = facts or {}
-        self.shell = shell
+        self.answer = answer
         self.noop_description: str | None = None
         self.said: list[str] = []
         self.ran: list[str] = []
@@ -74,7 +74,7 @@ class FakeHost:
         script = command.get_raw_value()
         self.ran.append(script)
         self.arguments.append(arguments)
-        ok, text = self.shell(script, arguments.get("_stdin"))
+        ok, text = self.answer(script, arguments.get("_stdin"))
         return ok, Output(text.splitlines()) if ok else Output([], text.splitlines())
 
     def heard(self) -> str:

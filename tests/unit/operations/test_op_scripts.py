@@ -1,0 +1,175 @@
+"""helm-release.sh and apt-update.sh with stand-ins for helm and apt: order, refusal, clean-up, and what is said."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from hami_k3s.templating import render
+
+CHART = b"the chart's archive"
+VALUES = {"scheduler": {"kubeScheduler": {"image": {"tag": "v1.36.2"}}}, "note": "it's $(touch INJECTED)"}
+HELM = """#!/bin/sh
+echo "$*" >>"$0.calls"
+case "$1" in
+pull) [ -z "$FAIL_PULL" ] || { echo "Error: no such host" >&2; exit 1; }
+    printf "the chart's archive" >"$8/hami-2.9.0.tgz" ;;
+upgrade) for last; do [ "$before" = -f ] && cp "$last" "$0.values"; before=$last; done; exit "${FAIL_UPGRADE:-0}" ;;
+esac
+"""
+
+
+class HelmScript:
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.helm, self.chart, self.tmp = folder / "helm v4", folder / "charts" / "it's.tgz", folder / "tmp"
+        self.tmp.mkdir()
+        for path, text in (
+            (self.helm, HELM),
+            (folder / "k3s", "#!/bin/sh\necho hami-scheduler-x 1/2 ErrImagePull\n"),
+        ):
+            path.write_text(text)
+            path.chmod(0o755)
+
+    def run(self, fail: str = "", **changes: Any) -> subprocess.CompletedProcess[str]:
+        values = {
+            "helm": str(self.helm),
+            "release": "hami",
+            "namespace": "kube-system",
+            "kubeconfig": "/etc/rancher/k3s/k3s.yaml",
+            "chart_file": str(self.chart),
+            "repository": "https://project-hami.github.io/HAMi",
+            "chart_version": "2.9.0",
+            "chart_sha256": hashlib.sha256(CHART).hexdigest(),
+            "values_json": json.dumps(VALUES, indent=1),
+            "recover": "",
+            "status": "absent",
+            "good_revision": None,
+            "limit": 300,
+            "scheduler_hint": "An image that cannot be pulled: hami_values",
+        }
+        environment = {"PATH": f"{self.folder}:{os.environ['PATH']}", "TMPDIR": str(self.tmp)}
+        if fail:
+            environment[fail] = "3"
+        log = self.folder / "log"
+        with log.open(
+            "w", encoding="utf-8"
+        ) as out:  # not a pipe: the progress loop's last sleep outlives the script
+            done = subprocess.run(
+                ["sh", "-c", render("scripts/helm-release.sh", **{**values, **changes})],
+                env=environment,
+                stdin=subprocess.DEVNULL,
+                stdout=out,
+                stderr=subprocess.STDOUT,
+                timeout=20,
+                check=False,
+            )
+        assert list(self.tmp.iterdir()) == []  # values may hold secrets
+        return subprocess.CompletedProcess(done.args, done.returncode, log.read_text(encoding="utf-8"))
+
+    def calls(self) -> list[str]:
+        return [line.split()[0] for line in Path(f"{self.helm}.calls").read_text().splitlines()]
+
+
+@pytest.fixture
+def helm(tmp_path: Path) -> HelmScript:
+    return HelmScript(tmp_path)
+
+
+def test_install(helm: HelmScript) -> None:
+    assert helm.run().returncode == 0
+    assert helm.calls() == ["pull", "upgrade"]
+    assert helm.chart.read_bytes() == CHART
+    assert json.loads(Path(f"{helm.helm}.values").read_text()) == VALUES
+
+
+def test_a_verified_chart_is_not_fetched_again(helm: HelmScript) -> None:
+    helm.run()
+    helm.run()
+    assert helm.calls() == ["pull", "upgrade", "upgrade"]
+
+
+@pytest.mark.parametrize(("recover", "first"), [("uninstall", "uninstall"), ("rollback", "rollback")])
+def test_recovery_comes_before_the_upgrade(helm: HelmScript, recover: str, first: str) -> None:
+    done = helm.run(recover=recover, status="pending-upgrade", good_revision=4)
+    assert done.returncode == 0
+    assert helm.calls() == ["pull", first, "upgrade"]
+    assert "was cut off (pending-upgrade)" in done.stdout
+
+
+def test_chart_that_is_not_the_expected_one_never_reaches_helm(helm: HelmScript) -> None:
+    done = helm.run(chart_sha256="a" * 64)
+    assert done.returncode == 1
+    assert helm.calls() == ["pull"]
+    assert not helm.chart.exists()
+    for words in (
+        hashlib.sha256(CHART).hexdigest(),
+        f"expected {'a' * 64}: refused",
+        "set hami_chart_sha256",
+    ):
+        assert words in done.stdout
+
+
+def test_chart_that_cannot_be_fetched(helm: HelmScript) -> None:
+    done = helm.run("FAIL_PULL")
+    assert done.returncode == 1
+    assert "Error: no such host" in done.stdout
+    assert "chart 2.9.0 could not be fetched from https://project-hami.github.io/HAMi" in done.stdout
+    assert "hami_chart_repository" in done.stdout
+
+
+def test_upgrade_that_fails_shows_the_pods(helm: HelmScript) -> None:
+    done = helm.run("FAIL_UPGRADE")
+    assert done.returncode == 3
+    assert "pods: hami-scheduler-x 1/2 ErrImagePull" in done.stdout
+    assert "An image that cannot be pulled: hami_values" in done.stdout
+
+
+@pytest.mark.parametrize(
+    ("apt", "words"),
+    [
+        ("W: GPG error: ... NO_PUBKEY DDCAE044F796ECB0", "is not signed by the key C95B: refused"),
+        ("E: The repository is not signed.", "toolkit_key_fingerprint"),
+        ("E: Clearsigned file isn't valid, got 'NOSPLIT'", "login page or proxy is in between"),
+        ("E: Failed to fetch https://x Certificate verification failed", "update-ca-certificates"),
+        ("E: Failed to fetch https://x Could not resolve host", "set toolkit_repository_url to a mirror"),
+        ("E: Could not get lock /var/lib/apt/lists/lock", "raise toolkit_timeout"),
+    ],
+)
+def test_package_lists_say_why(tmp_path: Path, apt: str, words: str) -> None:
+    (tmp_path / "apt-get").write_text(f'#!/bin/sh\ncat <<"END" >&2\n{apt}\nEND\nexit 100\n')
+    (tmp_path / "apt-get").chmod(0o755)
+    script = render("scripts/apt-update.sh", url="https://x", fingerprint="C95B", source="/s", limit=0)
+    environment = {"PATH": f"{tmp_path}:{os.environ['PATH']}", "TMPDIR": str(tmp_path)}
+    done = subprocess.run(
+        ["sh", "-c", script], env=environment, capture_output=True, text=True, timeout=20, check=False
+    )
+    assert done.returncode == 1
+    assert apt in done.stdout  # apt's own words first
+    assert words in done.stdout
+    assert [path.name for path in tmp_path.iterdir()] == ["apt-get"]
+
+
+def test_package_lists_wait_for_another_apt(tmp_path: Path) -> None:
+    state = tmp_path / "tries"
+    (tmp_path / "sleep").write_text("#!/bin/sh\n")
+    (tmp_path / "apt-get").write_text(
+        f"#!/bin/sh\necho x >>{state}\n[ $(wc -l <{state}) -gt 2 ] && exit 0\n"
+        "echo 'E: Could not get lock /var/lib/apt/lists/lock. It is held by process 77 (apt)'; exit 100\n"
+    )
+    for name in ("sleep", "apt-get"):
+        (tmp_path / name).chmod(0o755)
+    script = render("scripts/apt-update.sh", url="https://x", fingerprint="C95B", source="/s", limit=60)
+    environment = {"PATH": f"{tmp_path}:{os.environ['PATH']}", "TMPDIR": str(tmp_path)}
+    done = subprocess.run(
+        ["sh", "-c", script], env=environment, capture_output=True, text=True, timeout=20, check=False
+    )
+    assert done.returncode == 0
+    assert done.stdout.count("waiting for another apt: Could not get lock") == 2
+    assert "held by process 77" in done.stdout
