@@ -22,12 +22,6 @@ from rehearsal.state import State
 REBOOT = 133  # how nspawn says that the node wants to be started again
 
 
-def _join(groups: list[Path]) -> None:
-    """In the child before nspawn starts: into the node's own control groups."""
-    for group in groups:
-        group.write_text("0")
-
-
 async def _pump(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
     with contextlib.suppress(OSError):
         while data := await reader.read(65536):
@@ -72,7 +66,7 @@ async def _boot(state: State, name: str) -> None:
                 stdin=asyncio.subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,
-                preexec_fn=partial(_join, cgroups.create(state.name, name)),
+                preexec_fn=partial(cgroups.join, cgroups.create(state.name, name)),
             )
             status = await child.wait()
         log.write(f"rehearsal: systemd-nspawn exited {status}\n".encode())
@@ -96,6 +90,8 @@ def main(name: str) -> None:
     state = State(name)
     # Bound here, in the machine's own namespace, before this process moves into the rehearsal's.
     listeners = {one["name"]: _listen() for one in state.read()["nodes"]}
+    cgroups.join(cgroups.create(name, "keeper"))
+    cgroups.share_controllers(name)
     network.enter(name)
     Path("/run/systemd/nspawn").mkdir(parents=True, exist_ok=True)
     subprocess.run(["mount", "-t", "tmpfs", "tmpfs", "/run/systemd/nspawn"], check=True)

@@ -12,7 +12,7 @@ from typing import Any
 
 import yaml
 
-from rehearsal import access, base, cache, cleanup, faults, keys, network, node, parts, www
+from rehearsal import access, base, cache, cgroups, cleanup, faults, keys, network, node, parts, www
 from rehearsal.errors import RehearsalError
 from rehearsal.profiles import PROFILES, cards
 from rehearsal.state import State, names, replace, require
@@ -93,7 +93,7 @@ def _start(state: State) -> None:
     """The keeper, detached; then known_hosts and the fleet file, then every node's SSH."""
     log = (state.folder / "keeper.log").open("ab")
     keeper = subprocess.Popen(
-        [*ISOLATE, sys.executable, "-m", "rehearsal.keeper", state.name],
+        [*cgroups.launcher(state.name), *ISOLATE, sys.executable, "-m", "rehearsal.keeper", state.name],
         cwd=state.folder.parent.parent,
         env=dict(os.environ, PYTHONPATH=str(REPOSITORY)),
         stdin=subprocess.DEVNULL,

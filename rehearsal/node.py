@@ -8,7 +8,7 @@ import uuid
 from pathlib import Path
 from typing import Any
 
-from rehearsal import base, cgroups, faults, keys, network, parts
+from rehearsal import base, faults, keys, network, parts
 from rehearsal.state import State, replace
 
 USERS = {"root": "root", "ubuntu": "home/ubuntu"}
@@ -95,8 +95,7 @@ def boot_command(state: State, name: str, root: Path) -> list[str]:
         f"--bind-ro={base.tree()}:/usr/lib/rehearsal/image",
         f"--bind-ro={state.node_folder(name)}:/etc/rehearsal",
     ]
-    if cgroups.needed():
-        command.append("--keep-unit")  # without systemd as PID 1 there is nobody to ask for a scope
+    command.append("--keep-unit")  # its group is ready, see cgroups.py
     return command
 
 

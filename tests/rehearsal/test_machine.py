@@ -180,14 +180,16 @@ def traces(name: str) -> dict[str, list[str]]:
     for entry in Path("/proc").iterdir():
         try:
             text = (entry / "cgroup").read_text() + (entry / "cmdline").read_text()
+            if (entry / "stat").read_text().rpartition(")")[2].split()[0] == "Z":
+                continue  # dead, and its parent is this test
         except OSError:
             continue
-        if f"hami-{name}/" in text or f"rehearsal.keeper\0{name}" in text:
+        if f"hami-{name}/" in text or f"hami-{name}.scope" in text or f"rehearsal.keeper\0{name}" in text:
             found["processes"].append(entry.name)
     found["mounts"] = [line for line in Path("/proc/mounts").read_text().splitlines() if name in line]
     found["namespaces"] = [path.name for path in Path("/run/netns").glob(f"*{name}*")]
-    found["cgroups"] = [str(path) for path in Path("/sys/fs/cgroup").glob(f"*/hami-{name}")]
-    found["cgroups"] += [str(path) for path in Path("/sys/fs/cgroup").glob(f"hami-{name}")]
+    found["cgroups"] = [str(path) for path in Path("/sys/fs/cgroup").glob(f"*/hami-{name}*")]
+    found["cgroups"] += [str(path) for path in Path("/sys/fs/cgroup").glob(f"hami-{name}*")]
     for folder in (State(name).folder, State(name).data):
         found["folders"] += [str(folder)] * folder.exists()
     return found
