@@ -116,7 +116,9 @@ def _start(state: State) -> None:
         while access.ssh(
             state, one["name"], ["systemctl is-system-running --wait >/dev/null; true"], quiet=True
         ).returncode:
-            if keeper.poll() is not None or time.monotonic() > deadline:
+            if keeper.poll() is not None:
+                raise RehearsalError(f"node {one['name']} stopped while it booted; its last words are above")
+            if time.monotonic() > deadline:
                 raise RehearsalError(f"node {one['name']} did not answer on SSH within {BOOT_SECONDS} s")
             time.sleep(0.3)
 
