@@ -147,7 +147,8 @@ case "$3" in version) echo '{"serverVersion":{"gitVersion":"v1.36.2+k3s1"}}' ;; 
         "2.9.0",
         {"a": 1},
     )
-    assert (now.server_version, now.nodes, now.working) == ("v1.36.2+k3s1", 1, False)
+    # `working` looks at the processes of this machine: somebody's helm may really be at work
+    assert (now.server_version, now.nodes) == ("v1.36.2+k3s1", 1)
 
 
 NODE = {
