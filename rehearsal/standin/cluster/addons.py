@@ -10,7 +10,16 @@ from .cluster import Cluster
 from .problem import ProblemError
 
 Object = dict[str, Any]
-RUNTIME_CLASSES = ("crun", "lunatic", "nvidia", "nvidia-cdi", "nvidia-experimental", "slight", "spin", "wasmedge")
+RUNTIME_CLASSES = (
+    "crun",
+    "lunatic",
+    "nvidia",
+    "nvidia-cdi",
+    "nvidia-experimental",
+    "slight",
+    "spin",
+    "wasmedge",
+)
 
 
 def install(cluster: Cluster, disabled: list[str]) -> None:
@@ -21,12 +30,21 @@ def install(cluster: Cluster, disabled: list[str]) -> None:
             objects.create(cluster.resource("namespaces"), "", meta)
     if "runtimes" not in disabled:
         for name in RUNTIME_CLASSES:
-            ensure(cluster, {"apiVersion": "node.k8s.io/v1", "kind": "RuntimeClass", "handler": name}, name, "")
+            ensure(
+                cluster, {"apiVersion": "node.k8s.io/v1", "kind": "RuntimeClass", "handler": name}, name, ""
+            )
     for name in ("system-cluster-critical", "system-node-critical"):
         value = 2000000000 if "cluster" in name else 2000001000
-        ensure(cluster, {"apiVersion": "scheduling.k8s.io/v1", "kind": "PriorityClass", "value": value}, name, "")
+        ensure(
+            cluster, {"apiVersion": "scheduling.k8s.io/v1", "kind": "PriorityClass", "value": value}, name, ""
+        )
     for name in ("cluster-admin", "admin", "edit", "view"):
-        ensure(cluster, {"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRole", "rules": []}, name, "")
+        ensure(
+            cluster,
+            {"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRole", "rules": []},
+            name,
+            "",
+        )
     spec = {"clusterIP": "10.43.0.1", "ports": [{"name": "https", "port": 443, "targetPort": 6443}]}
     ensure(cluster, {"apiVersion": "v1", "kind": "Service", "spec": spec}, "kubernetes", "default")
     password = {"apiVersion": "v1", "kind": "Secret", "type": "Opaque", "data": {"hash": "JDE6cmVoZWFyc2Fs"}}
@@ -45,14 +63,24 @@ def ensure(cluster: Cluster, obj: Object, name: str, namespace: str) -> None:
 def _coredns(cluster: Cluster) -> None:
     labels = {"k8s-app": "kube-dns"}
     ensure(cluster, {"apiVersion": "v1", "kind": "ServiceAccount"}, "coredns", "kube-system")
-    container = {"name": "coredns", "image": "rancher/mirrored-coredns-coredns:1.14.2", "args": ["-conf", "/etc/Corefile"]}
+    container = {
+        "name": "coredns",
+        "image": "rancher/mirrored-coredns-coredns:1.14.2",
+        "args": ["-conf", "/etc/Corefile"],
+    }
     container["ports"] = [{"containerPort": 53, "name": "dns", "protocol": "UDP"}]
-    template = {"metadata": {"labels": labels}, "spec": {"containers": [container], "serviceAccountName": "coredns"}}
+    template = {
+        "metadata": {"labels": labels},
+        "spec": {"containers": [container], "serviceAccountName": "coredns"},
+    }
     template["spec"]["priorityClassName"] = "system-cluster-critical"
     spec = {"replicas": 1, "selector": {"matchLabels": labels}, "template": template}
     obj = {"apiVersion": "apps/v1", "kind": "Deployment", "spec": spec, "metadata": {"labels": labels}}
     ensure(cluster, obj, "coredns", "kube-system")
-    ports = [{"name": "dns", "port": 53, "protocol": "UDP"}, {"name": "dns-tcp", "port": 53, "protocol": "TCP"}]
+    ports = [
+        {"name": "dns", "port": 53, "protocol": "UDP"},
+        {"name": "dns-tcp", "port": 53, "protocol": "TCP"},
+    ]
     spec = {"clusterIP": "10.43.0.10", "ports": ports, "selector": labels}
     ensure(cluster, {"apiVersion": "v1", "kind": "Service", "spec": spec}, "kube-dns", "kube-system")
 
@@ -84,6 +112,8 @@ def _apply_file(cluster: Cluster, path: Path, text: str) -> None:
         namespace = meta.get("namespace", "default") if resource.namespaced else ""
         options = {"manager": "deploy@k3s"}
         try:
-            cluster.objects.patch(resource, namespace, meta["name"], "application/apply-patch+yaml", obj, options)
+            cluster.objects.patch(
+                resource, namespace, meta["name"], "application/apply-patch+yaml", obj, options
+            )
         except ProblemError as refused:
             log.error(f"Failed to process config: failed to process {path}: {refused.message}")

@@ -69,7 +69,9 @@ class Admission:
         if not any("pods" in r.get("resources", []) and "CREATE" in r.get("operations", []) for r in rules):
             return False
         ns = self.store.get("namespaces", "", namespace) or {"metadata": {}}
-        if not selectors.match_labels(webhook.get("namespaceSelector", {}), ns["metadata"].get("labels") or {}):
+        if not selectors.match_labels(
+            webhook.get("namespaceSelector", {}), ns["metadata"].get("labels") or {}
+        ):
             return False
         return selectors.match_labels(webhook.get("objectSelector", {}), obj["metadata"].get("labels") or {})
 
@@ -111,4 +113,6 @@ class Admission:
             if authority and "cert" in secret["data"]:
                 if bundle and base64.b64decode(bundle) == base64.b64decode(authority):
                     return
-        raise ConnectionError(f'Post "{url}": tls: failed to verify certificate: x509: certificate signed by unknown authority')
+        raise ConnectionError(
+            f'Post "{url}": tls: failed to verify certificate: x509: certificate signed by unknown authority'
+        )

@@ -18,7 +18,9 @@ OPEN_PATHS = ("/ping", "/cacerts")
 
 
 class Api:
-    def __init__(self, store: Store, objects: Objects, table: Table, version: str, address: str, ca: bytes) -> None:
+    def __init__(
+        self, store: Store, objects: Objects, table: Table, version: str, address: str, ca: bytes
+    ) -> None:
         self.store, self.objects, self.table = store, objects, table
         self.version, self.address, self.ca = version, address, ca
         self.ready = False
@@ -48,12 +50,16 @@ class Api:
             import traceback
 
             traceback.print_exc()
-            return web.json_response(ProblemError(500, f"Internal error occurred: {broken}").status(), status=500)
+            return web.json_response(
+                ProblemError(500, f"Internal error occurred: {broken}").status(), status=500
+            )
 
     async def _route(self, request: web.Request) -> web.StreamResponse:
         path = request.path.rstrip("/")
         parts = [p for p in path.split("/") if p]
-        if path in ("/readyz", "/livez", "/healthz") or (parts and parts[0] in ("readyz", "livez", "healthz")):
+        if path in ("/readyz", "/livez", "/healthz") or (
+            parts and parts[0] in ("readyz", "livez", "healthz")
+        ):
             return self._health(request, parts[0])
         if path == "/version":
             return web.json_response(self._version())
@@ -72,7 +78,9 @@ class Api:
         checks = ["ping", "log", "etcd", "informer-sync", "poststarthook/start-apiextensions-controllers"]
         lines = "\n".join(f"[+]{c} ok" for c in checks)
         if not self.ready:
-            text = f"{lines}\n[-]poststarthook/rbac/bootstrap-roles failed: reason withheld\n{kind} check failed"
+            text = (
+                f"{lines}\n[-]poststarthook/rbac/bootstrap-roles failed: reason withheld\n{kind} check failed"
+            )
             return web.Response(status=500, text=text)
         return web.Response(text=f"{lines}\n{kind} check passed\n" if "verbose" in request.query else "ok")
 
@@ -120,7 +128,9 @@ class Api:
             raise ProblemError(404, "the server could not find the requested resource")
         return web.json_response(content)
 
-    async def _resource(self, request: web.Request, group: str, version: str, rest: list[str]) -> web.StreamResponse:
+    async def _resource(
+        self, request: web.Request, group: str, version: str, rest: list[str]
+    ) -> web.StreamResponse:
         namespace = ""
         if rest[0] == "namespaces" and len(rest) > 2 and rest[2] not in ("status", "finalize"):
             namespace, rest = rest[1], rest[2:]
@@ -142,7 +152,9 @@ class Api:
 
     # --- collections
 
-    async def _collection(self, request: web.Request, resource: Resource, namespace: str) -> web.StreamResponse:
+    async def _collection(
+        self, request: web.Request, resource: Resource, namespace: str
+    ) -> web.StreamResponse:
         query = request.query
         if request.method == "GET":
             fields = query.get("fieldSelector", "")
@@ -155,7 +167,12 @@ class Api:
 
             if query.get("watch") in ("true", "1"):
                 return await watch.stream(
-                    request, self.store, resource, namespace, keep, lambda o: self._shown(request, resource, o)
+                    request,
+                    self.store,
+                    resource,
+                    namespace,
+                    keep,
+                    lambda o: self._shown(request, resource, o),
                 )
             items = [o for o in self.store.select(resource, namespace) if keep(o)]
             return web.json_response(self._list(request, resource, items))
@@ -172,8 +189,12 @@ class Api:
                     continue
                 if query.get("fieldSelector") and not selectors.match_fields(query["fieldSelector"], obj):
                     continue
-                self.objects.delete(resource, obj["metadata"].get("namespace", ""), obj["metadata"]["name"], options)
-            return web.json_response({"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success"})
+                self.objects.delete(
+                    resource, obj["metadata"].get("namespace", ""), obj["metadata"]["name"], options
+                )
+            return web.json_response(
+                {"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success"}
+            )
         raise ProblemError(405, "the server does not allow this method on the requested resource")
 
     def _list(self, request: web.Request, resource: Resource, items: list[Object]) -> Object:
@@ -238,7 +259,13 @@ class Api:
             details = {"name": name, "kind": resource.plural, "uid": obj["metadata"]["uid"]}
             if resource.group:
                 details["group"] = resource.group
-            body = {"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success", "details": details}
+            body = {
+                "kind": "Status",
+                "apiVersion": "v1",
+                "metadata": {},
+                "status": "Success",
+                "details": details,
+            }
             return web.json_response(body)
         raise ProblemError(405, "the server does not allow this method on the requested resource")
 
@@ -256,7 +283,9 @@ class Api:
         body = {"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success", "code": 201}
         return web.json_response(body, status=201)
 
-    async def _scale(self, request: web.Request, resource: Resource, namespace: str, name: str) -> web.Response:
+    async def _scale(
+        self, request: web.Request, resource: Resource, namespace: str, name: str
+    ) -> web.Response:
         obj = self.store.need(resource, namespace, name)
         if request.method in ("PUT", "PATCH"):
             count = int((yaml.safe_load(await request.text()).get("spec") or {}).get("replicas", 0))
@@ -264,7 +293,10 @@ class Api:
             options: Object = {"dry": "dryRun" in request.query}
             how = "application/merge-patch+json"
             obj, _ = self.objects.patch(resource, namespace, name, how, change, options)
-        meta = {k: obj["metadata"][k] for k in ("name", "namespace", "uid", "resourceVersion", "creationTimestamp")}
+        meta = {
+            k: obj["metadata"][k]
+            for k in ("name", "namespace", "uid", "resourceVersion", "creationTimestamp")
+        }
         body = {"kind": "Scale", "apiVersion": "autoscaling/v1", "metadata": meta}
         body["spec"] = {"replicas": obj["spec"].get("replicas", 0)}
         body["status"] = {"replicas": obj.get("status", {}).get("replicas", 0)}
@@ -285,4 +317,3 @@ class Api:
         if not isinstance(content, dict):
             raise ProblemError(400, "the object provided is unrecognized")
         return content
-

@@ -48,7 +48,9 @@ def release(version: str) -> str:
 
 def find_runtimes() -> dict[str, str]:
     """Runtime name -> path of its binary, searched as k3s does."""
-    folders = [paths.ROOT + part for part in f"{SEARCH_FIRST}:{os.environ.get('PATH') or SYSTEMD_PATH}".split(":")]
+    folders = [
+        paths.ROOT + part for part in f"{SEARCH_FIRST}:{os.environ.get('PATH') or SYSTEMD_PATH}".split(":")
+    ]
     found: dict[str, str] = {}
     for name, binary in NVIDIA_BINARIES.items():
         path = shutil.which(binary, path=":".join(folders))
@@ -132,10 +134,13 @@ state = "/run/k3s/containerd"
   BinaryName = "{binary}"
   SystemdCgroup = {cgroup}
 """
-    return text + f"""
+    return (
+        text
+        + f"""
 [plugins.'io.containerd.cri.v1.images'.registry]
   config_path = "{paths.DATA}/agent/etc/containerd/certs.d"
 """
+    )
 
 
 def _schema_2(_version: str, runtimes: dict[str, str], default: str | None) -> str:

@@ -40,7 +40,11 @@ def fill(resource: Resource, obj: Object, store: Store) -> None:
         _secret(obj)
     elif resource.key.endswith("webhookconfigurations"):
         for hook in obj.get("webhooks") or []:
-            for key, value in (("failurePolicy", "Fail"), ("matchPolicy", "Equivalent"), ("timeoutSeconds", 10)):
+            for key, value in (
+                ("failurePolicy", "Fail"),
+                ("matchPolicy", "Equivalent"),
+                ("timeoutSeconds", 10),
+            ):
                 hook.setdefault(key, value)
             hook.setdefault("reinvocationPolicy", "Never")
             hook.setdefault("namespaceSelector", {})
@@ -86,7 +90,9 @@ def pod_tolerations(spec: Object) -> None:
 def _container(container: Object) -> None:
     image = container.get("image", "")
     tag = image.rsplit("/", 1)[-1].partition(":")[2]
-    container.setdefault("imagePullPolicy", "Always" if tag in ("", "latest") and "@" not in image else "IfNotPresent")
+    container.setdefault(
+        "imagePullPolicy", "Always" if tag in ("", "latest") and "@" not in image else "IfNotPresent"
+    )
     container.setdefault("terminationMessagePath", "/dev/termination-log")
     container.setdefault("terminationMessagePolicy", "File")
     resources = container.setdefault("resources", {})
@@ -104,7 +110,9 @@ def _qos(spec: Object) -> str:
     plain = [{k: v for part in s.values() for k, v in part.items() if k in ("cpu", "memory")} for s in sets]
     if not any(plain):
         return "BestEffort"
-    full = all({"cpu", "memory"} <= set(s.get("limits") or {}) and s["limits"] == s.get("requests") for s in sets)
+    full = all(
+        {"cpu", "memory"} <= set(s.get("limits") or {}) and s["limits"] == s.get("requests") for s in sets
+    )
     return "Guaranteed" if full else "Burstable"
 
 
@@ -132,7 +140,12 @@ def _workload(resource: Resource, spec: Object) -> None:
 
 def _job(obj: Object) -> None:
     spec = obj["spec"]
-    for key, value in (("parallelism", 1), ("completions", 1), ("backoffLimit", 6), ("completionMode", "NonIndexed")):
+    for key, value in (
+        ("parallelism", 1),
+        ("completions", 1),
+        ("backoffLimit", 6),
+        ("completionMode", "NonIndexed"),
+    ):
         spec.setdefault(key, value)
     spec.setdefault("suspend", False)
     spec.setdefault("template", {}).setdefault("metadata", {})
@@ -156,7 +169,8 @@ def _service(spec: Object, store: Store) -> None:
     taken_ips = {s["spec"].get("clusterIP") for s in store.select("services")}
     if "clusterIP" not in spec and spec["type"] != "ExternalName":
         spec["clusterIP"] = next(
-            ip for ip in (f"10.43.{random.randrange(1, 255)}.{random.randrange(2, 255)}" for _ in range(999))
+            ip
+            for ip in (f"10.43.{random.randrange(1, 255)}.{random.randrange(2, 255)}" for _ in range(999))
             if ip not in taken_ips
         )
     if spec.get("clusterIP"):
@@ -169,7 +183,9 @@ def _service(spec: Object, store: Store) -> None:
         port.setdefault("targetPort", port.get("port"))
         if spec["type"] in ("NodePort", "LoadBalancer"):
             if "nodePort" not in port:
-                port["nodePort"] = next(n for n in iter(lambda: random.randrange(30000, 32768), None) if n not in taken)
+                port["nodePort"] = next(
+                    n for n in iter(lambda: random.randrange(30000, 32768), None) if n not in taken
+                )
                 taken.add(port["nodePort"])
         else:
             port.pop("nodePort", None)

@@ -40,7 +40,11 @@ def resource_list(table: Table, group: str, version: str) -> dict[str, Any] | No
     for resource in found:
         resources.append(_legacy(resource))
         for sub in resource.subs:
-            entry = {"name": f"{resource.plural}/{sub}", "singularName": "", "namespaced": resource.namespaced}
+            entry = {
+                "name": f"{resource.plural}/{sub}",
+                "singularName": "",
+                "namespaced": resource.namespaced,
+            }
             resources.append({**entry, **_sub_kind(resource, sub), "verbs": _sub_verbs(sub)})
     name = f"{group}/{version}" if group else version
     return {"kind": "APIResourceList", "apiVersion": "v1", "groupVersion": name, "resources": resources}
@@ -71,7 +75,14 @@ def _legacy(resource: Resource) -> dict[str, Any]:
     }
     if resource.short:
         entry["shortNames"] = list(resource.short)
-    if resource.key in ("pods", "services", "apps/deployments", "apps/daemonsets", "apps/replicasets", "batch/jobs"):
+    if resource.key in (
+        "pods",
+        "services",
+        "apps/deployments",
+        "apps/daemonsets",
+        "apps/replicasets",
+        "batch/jobs",
+    ):
         entry["categories"] = ["all"]
     return entry
 
@@ -97,7 +108,12 @@ def aggregated(table: Table, core: bool) -> dict[str, Any]:
                 ],
             }
         )
-    return {"kind": "APIGroupDiscoveryList", "apiVersion": "apidiscovery.k8s.io/v2", "metadata": {}, "items": items}
+    return {
+        "kind": "APIGroupDiscoveryList",
+        "apiVersion": "apidiscovery.k8s.io/v2",
+        "metadata": {},
+        "items": items,
+    }
 
 
 def _modern(resource: Resource) -> dict[str, Any]:

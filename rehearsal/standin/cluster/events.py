@@ -9,7 +9,9 @@ from .store import Store
 Object = dict[str, Any]
 
 
-def emit(store: Store, obj: Object, kind: str, reason: str, message: str, source: str, host: str = "") -> None:
+def emit(
+    store: Store, obj: Object, kind: str, reason: str, message: str, source: str, host: str = ""
+) -> None:
     """kind: Normal or Warning; source: the component that kubectl prints in the From column."""
     meta = obj["metadata"]
     namespace = meta.get("namespace") or "default"

@@ -50,7 +50,12 @@ def main() -> int:
 def server(arguments: list[str]) -> int:
     if "--help" in arguments or "-h" in arguments:
         print("NAME:\n   k3s server - Run management server\n\nOPTIONS:")
-        print("\n".join(f"   --{flag}" + ("" if flag in config.BOOLEANS else " value") for flag in sorted(config.KNOWN)))
+        print(
+            "\n".join(
+                f"   --{flag}" + ("" if flag in config.BOOLEANS else " value")
+                for flag in sorted(config.KNOWN)
+            )
+        )
         return 0
     if os.geteuid() != 0:
         log.fatal("Error: must run as root unless --disable-agent is specified")
@@ -90,7 +95,9 @@ def crictl(arguments: list[str]) -> int:
         print(f"crictl version {VERSION.split('+')[0]}")
         return 0
     if words[:1] != ["info"]:
-        print(f"crictl: {' '.join(words) or 'no command'}: not played here; `crictl info` is", file=sys.stderr)
+        print(
+            f"crictl: {' '.join(words) or 'no command'}: not played here; `crictl info` is", file=sys.stderr
+        )
         return 1
     try:
         connection = _Unix(str(paths.on_node(paths.CONTAINERD_SOCKET)))
@@ -98,7 +105,9 @@ def crictl(arguments: list[str]) -> int:
         print(json.dumps(json.loads(connection.getresponse().read()), indent=2))
         return 0
     except OSError as refused:
-        text = f'validate service connection: dial unix {paths.CONTAINERD_SOCKET}: connect: {refused.strerror}'
+        text = (
+            f"validate service connection: dial unix {paths.CONTAINERD_SOCKET}: connect: {refused.strerror}"
+        )
         print(f"FATA[0000] {text}", file=sys.stderr)
         return 1
 

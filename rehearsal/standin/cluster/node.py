@@ -35,7 +35,11 @@ def register(cluster: Cluster, settings: Object) -> None:
             "apiVersion": "v1",
             "kind": "Node",
             "metadata": {"name": cluster.node, "labels": labels, "annotations": {}},
-            "spec": {"podCIDR": "10.42.0.0/24", "podCIDRs": ["10.42.0.0/24"], "providerID": f"k3s://{cluster.node}"},
+            "spec": {
+                "podCIDR": "10.42.0.0/24",
+                "podCIDRs": ["10.42.0.0/24"],
+                "providerID": f"k3s://{cluster.node}",
+            },
         }
         if taints:
             node["spec"]["taints"] = taints
@@ -46,7 +50,9 @@ def register(cluster: Cluster, settings: Object) -> None:
 def _fill(cluster: Cluster, node: Object, labels: Object) -> None:
     node["metadata"].setdefault("labels", {}).update(labels)
     status = node.setdefault("status", {})
-    memory = next((x.split()[1] for x in Path("/proc/meminfo").read_text().splitlines() if "MemTotal" in x), "0")
+    memory = next(
+        (x.split()[1] for x in Path("/proc/meminfo").read_text().splitlines() if "MemTotal" in x), "0"
+    )
     plain = {
         "cpu": str(os.cpu_count() or 1),
         "memory": f"{memory}Ki",
@@ -54,7 +60,9 @@ def _fill(cluster: Cluster, node: Object, labels: Object) -> None:
         "hugepages-2Mi": "0",
         "pods": "110",
     }
-    kept = {k: "0" for k in status.get("allocatable") or {} if "/" in k}  # plugins register anew with each kubelet
+    kept = {
+        k: "0" for k in status.get("allocatable") or {} if "/" in k
+    }  # plugins register anew with each kubelet
     status["capacity"] = {**kept, **plain}
     status["allocatable"] = {**kept, **plain}
     status["addresses"] = [
@@ -87,7 +95,10 @@ def _machine_id() -> str:
 
 def _conditions(status: Object, ready: bool) -> None:
     good = ("KubeletReady", "kubelet is posting ready status")
-    bad = ("KubeletNotReady", "container runtime network not ready: NetworkReady=false reason:NetworkPluginNotReady")
+    bad = (
+        "KubeletNotReady",
+        "container runtime network not ready: NetworkReady=false reason:NetworkPluginNotReady",
+    )
     for kind, value, reason, text in (
         ("MemoryPressure", "False", "KubeletHasSufficientMemory", "kubelet has sufficient memory available"),
         ("DiskPressure", "False", "KubeletHasNoDiskPressure", "kubelet has no disk pressure"),
@@ -101,7 +112,9 @@ def _conditions(status: Object, ready: bool) -> None:
 def beat(cluster: Cluster) -> None:
     cluster.store.modify("nodes", "", cluster.node, lambda o: _conditions(o["status"], ready=True))
     if cluster.store.modify("coordination.k8s.io/leases", "kube-node-lease", cluster.node, renew) is None:
-        cluster.store.create("coordination.k8s.io/leases", lease("kube-node-lease", cluster.node, cluster.node))
+        cluster.store.create(
+            "coordination.k8s.io/leases", lease("kube-node-lease", cluster.node, cluster.node)
+        )
 
 
 def renew(obj: Object) -> None:

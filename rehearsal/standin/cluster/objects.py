@@ -25,7 +25,9 @@ class Objects:
         self.store = store
         self.admission = Admission(store)
 
-    def create(self, resource: Resource, namespace: str, obj: Object, dry: bool = False, strict: bool = False) -> Object:
+    def create(
+        self, resource: Resource, namespace: str, obj: Object, dry: bool = False, strict: bool = False
+    ) -> Object:
         obj = copy.deepcopy(obj)
         meta = obj.setdefault("metadata", {})
         if meta.get("generateName") and not meta.get("name"):
@@ -53,7 +55,9 @@ class Objects:
         made = self.store.create(resource, obj)
         if resource.key == "batch/jobs":
             made = self.store.modify(resource, meta["namespace"], meta["name"], defaults.job_selector)
-            self.store.modify(resource, meta["namespace"], meta["name"], lambda o: o["metadata"].update(generation=1))
+            self.store.modify(
+                resource, meta["namespace"], meta["name"], lambda o: o["metadata"].update(generation=1)
+            )
         if resource.key == "namespaces":
             self._furnish(meta["name"])
         return self.store.need(resource, meta.get("namespace", ""), meta["name"])
@@ -68,7 +72,11 @@ class Objects:
 
     def _furnish(self, namespace: str) -> None:
         """What a fresh namespace gets."""
-        account = {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": "default", "namespace": namespace}}
+        account = {
+            "apiVersion": "v1",
+            "kind": "ServiceAccount",
+            "metadata": {"name": "default", "namespace": namespace},
+        }
         self.store.create("serviceaccounts", account)
         authority = {"apiVersion": "v1", "kind": "ConfigMap", "data": {}}
         authority["metadata"] = {"name": "kube-root-ca.crt", "namespace": namespace}
@@ -79,7 +87,9 @@ class Objects:
         obj.setdefault("apiVersion", resource.api_version)
         obj.setdefault("kind", resource.kind)
         if (obj["apiVersion"], obj["kind"]) != (resource.api_version, resource.kind):
-            text = f"the API version in the data ({obj['apiVersion']}) does not match the expected API version "
+            text = (
+                f"the API version in the data ({obj['apiVersion']}) does not match the expected API version "
+            )
             raise ProblemError(400, f"{text}({resource.api_version})")
         if resource.namespaced:
             if meta.get("namespace") and meta["namespace"] != namespace:
@@ -89,7 +99,9 @@ class Objects:
         else:
             meta.pop("namespace", None)
         if not meta.get("name"):
-            raise ProblemError(422, f"{resource.kind} is invalid: metadata.name: Required value: name is required")
+            raise ProblemError(
+                422, f"{resource.kind} is invalid: metadata.name: Required value: name is required"
+            )
 
     def replace(
         self, resource: Resource, namespace: str, name: str, obj: Object, sub: str = "", dry: bool = False
@@ -102,7 +114,13 @@ class Objects:
         return self._settle(resource, old, wanted, sub, dry)
 
     def patch(
-        self, resource: Resource, namespace: str, name: str, content_type: str, body: Any, options: dict[str, Any]
+        self,
+        resource: Resource,
+        namespace: str,
+        name: str,
+        content_type: str,
+        body: Any,
+        options: dict[str, Any],
     ) -> tuple[Object, bool]:
         """The object and whether it was created (server-side apply can)."""
         how = PATCHES.get(content_type)
@@ -126,7 +144,13 @@ class Objects:
         return self._settle(resource, old, copy.deepcopy(wanted), sub, dry), False
 
     def _apply(
-        self, resource: Resource, namespace: str, name: str, body: Object, options: dict[str, Any], old: Object | None
+        self,
+        resource: Resource,
+        namespace: str,
+        name: str,
+        body: Object,
+        options: dict[str, Any],
+        old: Object | None,
     ) -> tuple[Object, bool]:
         manager = options.get("manager") or "unknown"
         dry = options.get("dry", False)
@@ -181,7 +205,9 @@ class Objects:
         if resource.key not in ("pods", "namespaces"):
             self.store.remove(resource, obj["metadata"].get("namespace", ""), obj["metadata"]["name"])
 
-    def delete(self, resource: Resource, namespace: str, name: str, options: Object, dry: bool = False) -> Object:
+    def delete(
+        self, resource: Resource, namespace: str, name: str, options: Object, dry: bool = False
+    ) -> Object:
         old = self.store.need(resource, namespace, name)
         meta = old["metadata"]
         wanted_uid = (options.get("preconditions") or {}).get("uid")
@@ -236,6 +262,8 @@ class Objects:
             if any(o["uid"] == uid for o in owners):
 
                 def release(o: Object) -> None:
-                    o["metadata"]["ownerReferences"] = [r for r in o["metadata"]["ownerReferences"] if r["uid"] != uid]
+                    o["metadata"]["ownerReferences"] = [
+                        r for r in o["metadata"]["ownerReferences"] if r["uid"] != uid
+                    ]
 
                 self.store.modify(key, obj["metadata"].get("namespace", ""), obj["metadata"]["name"], release)

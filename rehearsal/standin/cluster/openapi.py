@@ -56,7 +56,11 @@ def _schema(resource: Resource) -> dict[str, Any]:
 def _paths(resource: Resource) -> dict[str, Any]:
     prefix = f"/apis/{resource.group}/{resource.version}" if resource.group else f"/api/{resource.version}"
     scope = "/namespaces/{namespace}" if resource.namespaced else ""
-    body = {"content": {"application/json": {"schema": {"$ref": f"#/components/schemas/{_schema_name(resource)}"}}}}
+    body = {
+        "content": {
+            "application/json": {"schema": {"$ref": f"#/components/schemas/{_schema_name(resource)}"}}
+        }
+    }
 
     def operation(action: str, **more: Any) -> dict[str, Any]:
         return {

@@ -72,7 +72,9 @@ def _walk(document: Any, pointer: str) -> tuple[Any, Any]:
 
 
 def _absent(pointer: str) -> ProblemError:
-    return ProblemError(422, f"the server rejected our request due to an error in our request: {pointer}", "Invalid")
+    return ProblemError(
+        422, f"the server rejected our request due to an error in our request: {pointer}", "Invalid"
+    )
 
 
 def _json_operation(document: Any, operation: dict[str, Any]) -> Any:

@@ -72,7 +72,10 @@ def make_authority(common: str) -> tuple[bytes, bytes]:
 
 
 def issue(
-    authority: tuple[bytes, bytes], common: str, organisation: str | None = None, sans: list[str] | None = None
+    authority: tuple[bytes, bytes],
+    common: str,
+    organisation: str | None = None,
+    sans: list[str] | None = None,
 ) -> tuple[bytes, bytes]:
     """A certificate for a server (with names) or a client (without), valid 365 days."""
     ca = x509.load_pem_x509_certificate(authority[0])
@@ -145,7 +148,10 @@ def write_kubeconfig(path: str, mode: int) -> None:
     content = {
         "apiVersion": "v1",
         "clusters": [
-            {"cluster": {"certificate-authority-data": inline("server-ca.crt"), "server": server}, "name": "default"}
+            {
+                "cluster": {"certificate-authority-data": inline("server-ca.crt"), "server": server},
+                "name": "default",
+            }
         ],
         "contexts": [{"context": {"cluster": "default", "user": "default"}, "name": "default"}],
         "current-context": "default",

@@ -17,7 +17,9 @@ REASONS = {
 
 
 class ProblemError(Exception):
-    def __init__(self, code: int, message: str, reason: str = "", details: dict[str, Any] | None = None) -> None:
+    def __init__(
+        self, code: int, message: str, reason: str = "", details: dict[str, Any] | None = None
+    ) -> None:
         super().__init__(message)
         self.code, self.message = code, message
         self.reason = reason or REASONS.get(code, "Unknown")

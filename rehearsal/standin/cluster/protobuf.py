@@ -60,7 +60,13 @@ def _pairs(items: list[bytes]) -> dict[str, bytes]:
 def _meta(data: bytes) -> dict[str, Any]:
     found = fields(data)
     meta: dict[str, Any] = {}
-    for number, name in ((1, "name"), (2, "generateName"), (3, "namespace"), (5, "uid"), (6, "resourceVersion")):
+    for number, name in (
+        (1, "name"),
+        (2, "generateName"),
+        (3, "namespace"),
+        (5, "uid"),
+        (6, "resourceVersion"),
+    ):
         if _text(found, number):
             meta[name] = _text(found, number)
     if 8 in found:
@@ -109,5 +115,7 @@ def decode(body: bytes) -> dict[str, Any]:
     api_version, kind = _text(types, 1), _text(types, 2)
     reader = READERS.get(kind)
     if reader is None:
-        raise ProblemError(415, f"the body of the request was in an unknown format - no protobuf reader for {kind}")
+        raise ProblemError(
+            415, f"the body of the request was in an unknown format - no protobuf reader for {kind}"
+        )
     return {"apiVersion": api_version, "kind": kind, **reader(unknown[2][-1] if 2 in unknown else b"")}

@@ -31,7 +31,9 @@ def _core(kind: str, plural: str, namespaced: bool = True, short: str = "", subs
     return Resource("", "v1", kind, plural, namespaced, tuple(short.split()), tuple(subs.split()))
 
 
-def _of(group: str, kind: str, plural: str, namespaced: bool = True, short: str = "", subs: str = "", version="v1"):
+def _of(
+    group: str, kind: str, plural: str, namespaced: bool = True, short: str = "", subs: str = "", version="v1"
+):
     return Resource(group, version, kind, plural, namespaced, tuple(short.split()), tuple(subs.split()))
 
 
@@ -62,9 +64,23 @@ BUILT_IN = [
     _of("rbac.authorization.k8s.io", "RoleBinding", "rolebindings"),
     _of("rbac.authorization.k8s.io", "ClusterRole", "clusterroles", False),
     _of("rbac.authorization.k8s.io", "ClusterRoleBinding", "clusterrolebindings", False),
-    _of("admissionregistration.k8s.io", "MutatingWebhookConfiguration", "mutatingwebhookconfigurations", False),
-    _of("admissionregistration.k8s.io", "ValidatingWebhookConfiguration", "validatingwebhookconfigurations", False),
-    _of("apiextensions.k8s.io", "CustomResourceDefinition", "customresourcedefinitions", False, "crd crds", "status"),
+    _of(
+        "admissionregistration.k8s.io", "MutatingWebhookConfiguration", "mutatingwebhookconfigurations", False
+    ),
+    _of(
+        "admissionregistration.k8s.io",
+        "ValidatingWebhookConfiguration",
+        "validatingwebhookconfigurations",
+        False,
+    ),
+    _of(
+        "apiextensions.k8s.io",
+        "CustomResourceDefinition",
+        "customresourcedefinitions",
+        False,
+        "crd crds",
+        "status",
+    ),
     _of("apiregistration.k8s.io", "APIService", "apiservices", False, "", "status"),
     _of("node.k8s.io", "RuntimeClass", "runtimeclasses", False),
     _of("coordination.k8s.io", "Lease", "leases"),

@@ -7,7 +7,18 @@ from .cluster import Cluster, is_active
 from .selectors import match_expression, match_labels
 
 Object = dict[str, Any]
-UNITS = {"": 1, "m": 0.001, "k": 1e3, "M": 1e6, "G": 1e9, "T": 1e12, "Ki": 2**10, "Mi": 2**20, "Gi": 2**30, "Ti": 2**40}
+UNITS = {
+    "": 1,
+    "m": 0.001,
+    "k": 1e3,
+    "M": 1e6,
+    "G": 1e9,
+    "T": 1e12,
+    "Ki": 2**10,
+    "Mi": 2**20,
+    "Gi": 2**30,
+    "Ti": 2**40,
+}
 
 
 def quantity(text: Any) -> float:
@@ -77,7 +88,9 @@ def fits_neighbours(cluster: Cluster, pod: Object, node: Object) -> str | None:
             if (place["metadata"].get("labels") or {}).get(key) != here or here is None:
                 continue
             labels = other["metadata"].get("labels") or {}
-            if other["metadata"]["namespace"] in namespaces and match_labels(rule.get("labelSelector"), labels):
+            if other["metadata"]["namespace"] in namespaces and match_labels(
+                rule.get("labelSelector"), labels
+            ):
                 return "node(s) didn't match pod anti-affinity rules"
     return None
 
@@ -101,6 +114,10 @@ def summary(reasons: dict[str, int], total: int) -> str:
     """kube-scheduler's one line about nodes that do not fit."""
     text = ", ".join(f"{count} {reason}" for reason, count in sorted(reasons.items()))
     hopeless = all("affinity/selector" in r or "untolerated" in r or "unschedulable" in r for r in reasons)
-    why = "Preemption is not helpful for scheduling" if hopeless else "No preemption victims found for incoming pod"
+    why = (
+        "Preemption is not helpful for scheduling"
+        if hopeless
+        else "No preemption victims found for incoming pod"
+    )
     after = "no new claims to deallocate, preemption"
     return f"0/{total} nodes are available: {text}. {after}: 0/{total} nodes are available: {total} {why}."

@@ -30,7 +30,9 @@ def _term(term: str, labels: Labels) -> bool:
     if term.startswith("!"):
         return term[1:].strip() not in labels
     if not re.fullmatch(r"[\w./-]+", term):
-        raise ProblemError(400, f"unable to parse requirement: found '{term}', expected: in, notin, =, ==, !=, gt, lt")
+        raise ProblemError(
+            400, f"unable to parse requirement: found '{term}', expected: in, notin, =, ==, !=, gt, lt"
+        )
     return term in labels
 
 

@@ -54,7 +54,9 @@ async def run(version: str, settings: Settings) -> int:
     try:
         await web.TCPSite(runner, bind, paths.API_PORT, shutdown_timeout=1.0, ssl_context=_tls()).start()
     except OSError as taken:
-        log.fatal(f"starting kubernetes: preparing server: listen tcp :{paths.API_PORT}: bind: {taken.strerror}")
+        log.fatal(
+            f"starting kubernetes: preparing server: listen tcp :{paths.API_PORT}: bind: {taken.strerror}"
+        )
         return 1
     mode = int(settings.get("write-kubeconfig-mode") or "600", 8)
     kubeconfig = settings.get("write-kubeconfig") or paths.KUBECONFIG
@@ -96,13 +98,17 @@ async def _agent(cluster: Cluster, api: Api, settings: Settings, stop: asyncio.E
         cluster.daemon = containerd.Daemon(cluster.version, settings.get("default-runtime"))
     except containerd.RuntimeNotFoundError as missing:
         await asyncio.sleep(1)
-        log.error(f"Shutdown request received: failed to start containerd: failed to setup containerd config: {missing}")
+        log.error(
+            f"Shutdown request received: failed to start containerd: failed to setup containerd config: {missing}"
+        )
         return 1
     if containerd.parse_version(cluster.version) >= (1, 35, 0):
         if not paths.on_node(paths.CGROUP_CONTROLLERS).exists():
             await asyncio.sleep(1)
             text = "kubelet is configured to not run on a host using cgroup v1. cgroup v1 support is in maintenance mode"
-            log.error(f"Shutdown request received: kubelet exited: failed to validate kubelet configuration: {text}")
+            log.error(
+                f"Shutdown request received: kubelet exited: failed to validate kubelet configuration: {text}"
+            )
             return 1
     cluster.daemon.write()
     for name, binary in cluster.daemon.runtimes.items():

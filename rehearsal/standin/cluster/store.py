@@ -45,6 +45,10 @@ class Store:
         items = self._of(resource)
         return [o for (ns, _), o in sorted(items.items()) if not namespace or ns == namespace]
 
+    def in_order(self, resource: Resource | str) -> list[Object]:
+        """Oldest first: the order in which they were created."""
+        return list(self._of(resource).values())
+
     def _of(self, resource: Resource | str) -> dict[tuple[str, str], Object]:
         key = resource if isinstance(resource, str) else storage_key(resource)
         return self.objects.setdefault(key, {})
@@ -62,7 +66,9 @@ class Store:
         address = (meta.get("namespace", ""), meta["name"])
         if address in self._of(resource):
             plural = resource if isinstance(resource, str) else resource.plural
-            raise problem.already_exists(plural, meta["name"], "" if isinstance(resource, str) else resource.group)
+            raise problem.already_exists(
+                plural, meta["name"], "" if isinstance(resource, str) else resource.group
+            )
         meta["uid"] = str(uuid.uuid4())
         meta["creationTimestamp"] = clock.stamp()
         meta.pop("deletionTimestamp", None)

@@ -176,7 +176,11 @@ def _namespace(obj: Object) -> list[Any]:
 
 
 def _data(obj: Object) -> list[Any]:
-    return [obj["metadata"]["name"], len(obj.get("data") or {}), human_age(obj["metadata"]["creationTimestamp"])]
+    return [
+        obj["metadata"]["name"],
+        len(obj.get("data") or {}),
+        human_age(obj["metadata"]["creationTimestamp"]),
+    ]
 
 
 def _secret(obj: Object) -> list[Any]:
@@ -215,13 +219,23 @@ def render(resource: Resource, objects: list[Object], version: str, include: str
         wide, title = name.startswith("*"), name.lstrip("*").replace("_", " ")
         kind = "name" if title == "Name" else ""
         columns.append(
-            {"name": title, "type": "string", "format": kind, "description": title, "priority": 1 if wide else 0}
+            {
+                "name": title,
+                "type": "string",
+                "format": kind,
+                "description": title,
+                "priority": 1 if wide else 0,
+            }
         )
     rows = []
     for obj in objects:
         whole = obj
         if include != "Object":
-            meta = {"apiVersion": "meta.k8s.io/v1", "kind": "PartialObjectMetadata", "metadata": obj["metadata"]}
+            meta = {
+                "apiVersion": "meta.k8s.io/v1",
+                "kind": "PartialObjectMetadata",
+                "metadata": obj["metadata"],
+            }
             whole = meta
         rows.append({"cells": row(obj), "object": None if include == "None" else whole})
     return {

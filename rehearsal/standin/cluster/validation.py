@@ -23,17 +23,10 @@ LABEL_WHY = (
 )
 
 POD_FIELDS = set(
-    """activeDeadlineSeconds affinity automountServiceAccountToken containers dnsConfig dnsPolicy enableServiceLinks
-    ephemeralContainers hostAliases hostIPC hostNetwork hostPID hostUsers hostname hostnameOverride imagePullSecrets
-    initContainers nodeName nodeSelector os overhead preemptionPolicy priority priorityClassName readinessGates
-    resourceClaims resources restartPolicy runtimeClassName schedulerName schedulingGates securityContext serviceAccount
-    serviceAccountName setHostnameAsFQDN shareProcessNamespace subdomain terminationGracePeriodSeconds tolerations
-    topologySpreadConstraints volumes workloadRef""".split()
+    ["activeDeadlineSeconds", "affinity", "automountServiceAccountToken", "containers", "dnsConfig", "dnsPolicy", "enableServiceLinks", "ephemeralContainers", "hostAliases", "hostIPC", "hostNetwork", "hostPID", "hostUsers", "hostname", "hostnameOverride", "imagePullSecrets", "initContainers", "nodeName", "nodeSelector", "os", "overhead", "preemptionPolicy", "priority", "priorityClassName", "readinessGates", "resourceClaims", "resources", "restartPolicy", "runtimeClassName", "schedulerName", "schedulingGates", "securityContext", "serviceAccount", "serviceAccountName", "setHostnameAsFQDN", "shareProcessNamespace", "subdomain", "terminationGracePeriodSeconds", "tolerations", "topologySpreadConstraints", "volumes", "workloadRef"]
 )
 CONTAINER_FIELDS = set(
-    """args command env envFrom image imagePullPolicy lifecycle livenessProbe name ports readinessProbe resizePolicy
-    resources restartPolicy restartPolicyRules securityContext startupProbe stdin stdinOnce terminationMessagePath
-    terminationMessagePolicy tty volumeDevices volumeMounts workingDir""".split()
+    ["args", "command", "env", "envFrom", "image", "imagePullPolicy", "lifecycle", "livenessProbe", "name", "ports", "readinessProbe", "resizePolicy", "resources", "restartPolicy", "restartPolicyRules", "securityContext", "startupProbe", "stdin", "stdinOnce", "terminationMessagePath", "terminationMessagePolicy", "tty", "volumeDevices", "volumeMounts", "workingDir"]
 )
 
 
@@ -67,7 +60,7 @@ def labels(resource: Resource, name: str, values: dict[str, Any] | None, field: 
 def _key(resource: Resource, name: str, key: str, field: str) -> None:
     prefix, slash, short = key.rpartition("/")
     if not LABEL_NAME.fullmatch(short) or len(short) > 63 or (slash and not SUBDOMAIN.fullmatch(prefix)):
-        why = f'Invalid value: "{key}": name part must consist of alphanumeric characters, \'-\', \'_\' or \'.\''
+        why = f"Invalid value: \"{key}\": name part must consist of alphanumeric characters, '-', '_' or '.'"
         raise problem.invalid(resource.kind, name, field, why, resource.group)
 
 
@@ -110,19 +103,25 @@ def _pod_spec(resource: Resource, name: str, spec: Object, path: str) -> None:
             if not re.fullmatch(r"[0-9.]+([eE][0-9]+|m|k|Ki|M|Mi|G|Gi|T|Ti|P|Pi|E|Ei)?", str(amount)):
                 raise ProblemError(
                     400,
-                    f"{resource.kind} in version \"{resource.version}\" cannot be handled as a {resource.kind}: "
+                    f'{resource.kind} in version "{resource.version}" cannot be handled as a {resource.kind}: '
                     "quantities must match the regular expression '^([+-]?[0-9.]+)([eEinumkKMGTP]*[-+]?[0-9]*)$'",
                 )
             if "/" in key and not re.fullmatch(r"[0-9]+([kMGT]i?)?", str(amount)):
                 refuse(field, f'Invalid value: "{amount}": must be an integer')
             requested = (resources.get("requests") or {}).get(key)
             if "/" in key and requested is not None and str(requested) != str(amount):
-                refuse(f"containers[{n}].resources.requests", f"Invalid value: must be equal to {key} limit of {amount}")
+                refuse(
+                    f"containers[{n}].resources.requests",
+                    f"Invalid value: must be equal to {key} limit of {amount}",
+                )
         for key in resources.get("requests") or {}:
             if "/" in key and key not in (resources.get("limits") or {}):
                 refuse(f"containers[{n}].resources.limits", f"Required value: Limit must be set for {key}")
     if spec.get("restartPolicy", "Always") not in ("Always", "OnFailure", "Never"):
-        refuse("restartPolicy", f'Unsupported value: "{spec["restartPolicy"]}": supported values: "Always", "Never"')
+        refuse(
+            "restartPolicy",
+            f'Unsupported value: "{spec["restartPolicy"]}": supported values: "Always", "Never"',
+        )
 
 
 def _selector(resource: Resource, name: str, spec: Object) -> None:

@@ -30,7 +30,9 @@ async def stream(
     initial = query.get("sendInitialEvents") == "true" or version in ("", "0")
     listener = asyncio.Event()
     store.listeners.add(listener)
-    sent: set[tuple[str, str]] = set()  # what this client knows, so that selectors turn changes into ADDED or DELETED
+    sent: set[tuple[str, str]] = (
+        set()
+    )  # what this client knows, so that selectors turn changes into ADDED or DELETED
 
     async def send(action: str, obj: Object) -> None:
         await response.write(json.dumps({"type": action, "object": obj}).encode() + b"\n")

@@ -32,7 +32,9 @@ def _daemon_set(cluster: Cluster, daemon_set: Object) -> None:
             stale = False
         if target not in wanted or stale or not is_active(pod):
             pods.delete(cluster, daemon_set, pod, SOURCE)
-    present = {_target(p) for p in cluster.store.select("pods", meta["namespace"]) if owned_by(p, meta["uid"])}
+    present = {
+        _target(p) for p in cluster.store.select("pods", meta["namespace"]) if owned_by(p, meta["uid"])
+    }
     for name in sorted(wanted - present):
         template = {**spec["template"], "metadata": {**spec["template"]["metadata"]}}
         labels = {**(template["metadata"].get("labels") or {}), "controller-revision-hash": digest}

@@ -5,7 +5,16 @@ import math
 from typing import Any
 
 from .. import clock, events
-from ..cluster import Cluster, condition, is_active, is_leaving, is_ready, owned_by, owner_reference, set_condition
+from ..cluster import (
+    Cluster,
+    condition,
+    is_active,
+    is_leaving,
+    is_ready,
+    owned_by,
+    owner_reference,
+    set_condition,
+)
 from . import pods
 
 Object = dict[str, Any]
@@ -30,7 +39,9 @@ def _share(value: Any, total: int, up: bool) -> int:
 
 def _deployment(cluster: Cluster, deployment: Object) -> None:
     meta, spec = deployment["metadata"], deployment["spec"]
-    sets = [s for s in cluster.store.select("apps/replicasets", meta["namespace"]) if owned_by(s, meta["uid"])]
+    sets = [
+        s for s in cluster.store.select("apps/replicasets", meta["namespace"]) if owned_by(s, meta["uid"])
+    ]
     digest = pods.template_hash(spec["template"])
     name = f"{meta['name']}-{digest}"
     current = next((s for s in sets if s["metadata"]["name"] == name), None)
@@ -45,7 +56,9 @@ def _deployment(cluster: Cluster, deployment: Object) -> None:
 
 def _new_set(cluster: Cluster, deployment: Object, name: str, digest: str, sets: list[Object]) -> Object:
     meta, spec = deployment["metadata"], deployment["spec"]
-    revision = max((int(s["metadata"].get("annotations", {}).get(REVISION, "0")) for s in sets), default=0) + 1
+    revision = (
+        max((int(s["metadata"].get("annotations", {}).get(REVISION, "0")) for s in sets), default=0) + 1
+    )
     template = copy.deepcopy(spec["template"])
     labels = {**(template["metadata"].get("labels") or {}), "pod-template-hash": digest}
     template["metadata"]["labels"] = labels
@@ -81,7 +94,9 @@ def _resize(cluster: Cluster, deployment: Object, replica_set: Object, count: in
         return
     meta = replica_set["metadata"]
     resource = cluster.resource("apps/replicasets")
-    cluster.store.modify(resource, meta["namespace"], meta["name"], lambda o: o["spec"].update(replicas=count))
+    cluster.store.modify(
+        resource, meta["namespace"], meta["name"], lambda o: o["spec"].update(replicas=count)
+    )
     word = "up" if count > old else "down"
     text = f"Scaled {word} replica set {meta['name']} from {old} to {count}"
     events.emit(cluster.store, deployment, "Normal", "ScalingReplicaSet", text, "deployment-controller")
@@ -103,8 +118,15 @@ def _scale(cluster: Cluster, deployment: Object, current: Object, olds: list[Obj
     unavailable = _share(rolling.get("maxUnavailable", "25%"), wanted, False)
     if not surge and not unavailable:
         unavailable = 1
-    _resize(cluster, deployment, current, max(current["spec"]["replicas"], min(wanted, wanted + surge - old_total)))
-    fresh = cluster.store.get("apps/replicasets", current["metadata"]["namespace"], current["metadata"]["name"])
+    _resize(
+        cluster,
+        deployment,
+        current,
+        max(current["spec"]["replicas"], min(wanted, wanted + surge - old_total)),
+    )
+    fresh = cluster.store.get(
+        "apps/replicasets", current["metadata"]["namespace"], current["metadata"]["name"]
+    )
     if fresh["spec"]["replicas"] > wanted:
         _resize(cluster, deployment, fresh, wanted)
     if not old_total:
@@ -138,7 +160,9 @@ def _status(cluster: Cluster, deployment: Object, current: str) -> None:
     rolling = (spec["strategy"].get("rollingUpdate") or {}).get("maxUnavailable", 0)
     enough = ready >= wanted - _share(rolling, wanted, False)
     conditions = list(old.get("conditions") or [])
-    text = "Deployment has minimum availability." if enough else "Deployment does not have minimum availability."
+    text = (
+        "Deployment has minimum availability." if enough else "Deployment does not have minimum availability."
+    )
     reason = "MinimumReplicasAvailable" if enough else "MinimumReplicasUnavailable"
     conditions = set_condition(conditions, _moment("Available", "True" if enough else "False", reason, text))
     new_ready = sum(map(is_ready, members.get(current, [])))
@@ -174,7 +198,9 @@ def _prune(cluster: Cluster, deployment: Object, olds: list[Object]) -> None:
     idle = [s for s in olds if not s["spec"]["replicas"] and not s.get("status", {}).get("replicas")]
     idle.sort(key=lambda s: int(s["metadata"]["annotations"].get(REVISION, "0")))
     for replica_set in idle[: max(0, len(idle) - deployment["spec"].get("revisionHistoryLimit", 10))]:
-        cluster.store.remove("apps/replicasets", replica_set["metadata"]["namespace"], replica_set["metadata"]["name"])
+        cluster.store.remove(
+            "apps/replicasets", replica_set["metadata"]["namespace"], replica_set["metadata"]["name"]
+        )
 
 
 def _replica_set(cluster: Cluster, replica_set: Object) -> None:
@@ -182,7 +208,10 @@ def _replica_set(cluster: Cluster, replica_set: Object) -> None:
     alive = [p for p in everyone if is_active(p) and not is_leaving(p)]
     wanted = replica_set["spec"]["replicas"]
     for _ in range(wanted - len(alive)):
-        if pods.create(cluster, replica_set, replica_set["spec"]["template"], "replicaset-controller") is None:
+        if (
+            pods.create(cluster, replica_set, replica_set["spec"]["template"], "replicaset-controller")
+            is None
+        ):
             break
     surplus = sorted(alive, key=lambda p: (is_ready(p), p["metadata"]["creationTimestamp"]))
     for pod in surplus[: max(0, len(alive) - wanted)]:

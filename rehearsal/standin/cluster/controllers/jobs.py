@@ -25,7 +25,9 @@ def _job(cluster: Cluster, job: Object) -> None:
     mine = [p for p in cluster.store.select("pods", meta["namespace"]) if owned_by(p, meta["uid"])]
     done = sum(1 for p in mine if p.get("status", {}).get("phase") == "Succeeded")
     failed = sum(1 for p in mine if p.get("status", {}).get("phase") == "Failed")
-    active = [p for p in mine if p.get("status", {}).get("phase") in ("Pending", "Running") and not is_leaving(p)]
+    active = [
+        p for p in mine if p.get("status", {}).get("phase") in ("Pending", "Running") and not is_leaving(p)
+    ]
     status.setdefault("startTime", clock.stamp())
     if done >= spec["completions"]:
         end = clock.stamp()

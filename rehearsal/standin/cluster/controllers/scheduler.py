@@ -27,7 +27,13 @@ def signature(cluster: Cluster) -> tuple[Any, ...]:
         (
             n["metadata"]["name"],
             str(n["metadata"].get("labels")),
-            str({k: v for k, v in n["metadata"].get("annotations", {}).items() if "register" in k or "lock" in k}),
+            str(
+                {
+                    k: v
+                    for k, v in n["metadata"].get("annotations", {}).items()
+                    if "register" in k or "lock" in k
+                }
+            ),
             str(n.get("spec")),
             str(n.get("status", {}).get("allocatable")),
         )
@@ -41,7 +47,7 @@ def waiting(cluster: Cluster, name: str, remember: Callable[[], Any] | None = No
     """Pods of this scheduler that are due for an attempt."""
     attempts = cluster.memory.setdefault(f"attempts/{name}", {})
     found = []
-    for pod in cluster.pods():
+    for pod in cluster.store.in_order("pods"):  # first come, first served
         if pod["spec"].get("schedulerName") != name or pod["spec"].get("nodeName"):
             continue
         if pod["spec"].get("schedulingGates") or not is_active(pod):
@@ -52,7 +58,7 @@ def waiting(cluster: Cluster, name: str, remember: Callable[[], Any] | None = No
             continue
         attempts[pod["metadata"]["uid"]] = (now, mark)
         found.append(pod)
-    return sorted(found, key=lambda p: p["metadata"]["creationTimestamp"])
+    return found
 
 
 def place(cluster: Cluster, pod: Object, ignored: set[str]) -> tuple[Object | None, dict[str, int], int]:

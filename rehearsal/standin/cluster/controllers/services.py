@@ -9,13 +9,18 @@ Object = dict[str, Any]
 
 
 def sync(cluster: Cluster) -> None:
-    services = {(s["metadata"]["namespace"], s["metadata"]["name"]): s for s in cluster.store.select("services")}
+    services = {
+        (s["metadata"]["namespace"], s["metadata"]["name"]): s for s in cluster.store.select("services")
+    }
     for address, service in services.items():
         if service["spec"].get("selector"):
             _endpoints(cluster, *address, service)
     for key, name_of in (
         ("endpoints", lambda o: o["metadata"]["name"]),
-        ("discovery.k8s.io/endpointslices", lambda o: o["metadata"]["labels"].get("kubernetes.io/service-name")),
+        (
+            "discovery.k8s.io/endpointslices",
+            lambda o: o["metadata"]["labels"].get("kubernetes.io/service-name"),
+        ),
     ):
         for obj in cluster.store.select(key):
             address = (obj["metadata"]["namespace"], name_of(obj))
@@ -83,7 +88,11 @@ def _reference(pod: Object) -> Object:
 
 
 def _address(pod: Object) -> Object:
-    return {"ip": pod["status"]["podIP"], "nodeName": pod["spec"].get("nodeName"), "targetRef": _reference(pod)}
+    return {
+        "ip": pod["status"]["podIP"],
+        "nodeName": pod["spec"].get("nodeName"),
+        "targetRef": _reference(pod),
+    }
 
 
 def _put(

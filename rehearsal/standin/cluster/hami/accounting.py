@@ -93,7 +93,11 @@ def usage(cluster: Cluster, node: Object) -> list[Usage]:
         for device in [d for c in decode_devices(annotations.get(ALLOCATED, "")) for d in c]:
             if device.uuid in cards:
                 held = cards[device.uuid]
-                held.pods, held.memory, held.cores = held.pods + 1, held.memory + device.memory, held.cores + device.cores
+                held.pods, held.memory, held.cores = (
+                    held.pods + 1,
+                    held.memory + device.memory,
+                    held.cores + device.cores,
+                )
     return list(cards.values())
 
 
@@ -152,11 +156,17 @@ def _refusal(held: Usage, request: Request, memory: int, annotations: dict[str, 
     card = held.card
     if not card.healthy:
         return "CardNotHealth"
-    use, avoid = _listed(annotations, "nvidia.com/use-gputype"), _listed(annotations, "nvidia.com/nouse-gputype")
+    use, avoid = (
+        _listed(annotations, "nvidia.com/use-gputype"),
+        _listed(annotations, "nvidia.com/nouse-gputype"),
+    )
     kind = card.kind.lower()
     if (use and not any(u.lower() in kind for u in use)) or any(a.lower() in kind for a in avoid):
         return "CardTypeMismatch"
-    use, avoid = _listed(annotations, "nvidia.com/use-gpuuuid"), _listed(annotations, "nvidia.com/nouse-gpuuuid")
+    use, avoid = (
+        _listed(annotations, "nvidia.com/use-gpuuuid"),
+        _listed(annotations, "nvidia.com/nouse-gpuuuid"),
+    )
     if (use and card.uuid not in use) or card.uuid in avoid:
         return "CardUuidMismatch"
     if held.pods >= card.count:

@@ -32,7 +32,9 @@ async def certgen(context: programs.Context, held: Played) -> int:
             held.log("secret already exists")
             return 0
         authority = pki.make_authority("nil1")
-        certificate, key = pki.issue(authority, given.get("host", "").split(",")[0], sans=given.get("host", "").split(","))
+        certificate, key = pki.issue(
+            authority, given.get("host", "").split(",")[0], sans=given.get("host", "").split(",")
+        )
         data = {given.get("ca-name", "ca"): authority[0]}
         data[given.get("cert-name", "cert")] = certificate
         data[given.get("key-name", "key")] = key

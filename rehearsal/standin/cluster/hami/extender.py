@@ -23,7 +23,9 @@ async def kube_scheduler(context: programs.Context, held: Played) -> int:
     mine, theirs = containerd.parse_version(context.image.name.rsplit(":", 1)[-1]), context.cluster.version
     held.log(f'I1201 server.go:176] "Starting Kubernetes Scheduler" version="v{".".join(map(str, mine))}"')
     if abs(mine[1] - containerd.parse_version(theirs)[1]) > 1:
-        held.log(f'E1201 run.go:72] "command failed" err="the server ({theirs}) does not serve what this version needs"')
+        held.log(
+            f'E1201 run.go:72] "command failed" err="the server ({theirs}) does not serve what this version needs"'
+        )
         return 1
     return await programs.idle(context, held)
 

@@ -30,7 +30,11 @@ def register() -> None:
 def visible_cards(context: programs.Context) -> list[Object]:
     """The plugin sees the driver only when the nvidia runtime started its container."""
     binary = context.cluster.daemon.binary(context.handler)
-    if binary is None or not paths.on_node(binary).exists() or machine.fault("registered-nothing") is not None:
+    if (
+        binary is None
+        or not paths.on_node(binary).exists()
+        or machine.fault("registered-nothing") is not None
+    ):
         return []
     return machine.cards()
 
@@ -49,7 +53,9 @@ class Plugin:
     def cards(self) -> list[Card]:
         mine = self._node_config()
         split = int(mine.get("devicesplitcount") or self._given("device-split-count", "deviceSplitCount", 10))
-        memory = float(mine.get("devicememoryscaling") or self._given("device-memory-scaling", "deviceMemoryScaling", 1))
+        memory = float(
+            mine.get("devicememoryscaling") or self._given("device-memory-scaling", "deviceMemoryScaling", 1)
+        )
         cores = float(self._given("device-cores-scaling", "deviceCoreScaling", 1))
         hidden = mine.get("filterdevices") or {}
         found = []
@@ -98,11 +104,16 @@ class Plugin:
     def allocate(self, pod: Object, container: Object, amount: int) -> Grant:
         annotations = pod["metadata"].get("annotations") or {}
         node = self.cluster.node
-        if annotations.get("hami.io/bind-phase") != "allocating" or annotations.get("hami.io/vgpu-node") != node:
+        if (
+            annotations.get("hami.io/bind-phase") != "allocating"
+            or annotations.get("hami.io/vgpu-node") != node
+        ):
             text = f"rpc error: code = Unknown desc = no binding pod found on node {node}"
             raise AdmissionError(f"Allocate failed due to {text}, which is unexpected")
         names = [c["name"] for c in pod["spec"]["containers"]]
-        devices = accounting.decode_devices(annotations[accounting.TO_ALLOCATE])[names.index(container["name"])]
+        devices = accounting.decode_devices(annotations[accounting.TO_ALLOCATE])[
+            names.index(container["name"])
+        ]
         if len(devices) != amount:
             self._phase(pod, "failed")
             text = "rpc error: code = Unknown desc = device number not matched"
@@ -133,8 +144,14 @@ class Plugin:
         library = f"{VGPU}/libvgpu.so.v{'.'.join(map(str, self.version))}"
         if not paths.on_node(library).exists():
             library = f"{VGPU}/libvgpu.so"
-        mounts = [(own, VGPU, False), (library, f"{VGPU}/libvgpu.so", True), ("/tmp/vgpulock", "/tmp/vgpulock", False)]
-        literal = {e["name"]: str(e.get("value", "")).lower() for e in container.get("env") or [] if "value" in e}
+        mounts = [
+            (own, VGPU, False),
+            (library, f"{VGPU}/libvgpu.so", True),
+            ("/tmp/vgpulock", "/tmp/vgpulock", False),
+        ]
+        literal = {
+            e["name"]: str(e.get("value", "")).lower() for e in container.get("env") or [] if "value" in e
+        }
         opted_out = literal.get("CUDA_DISABLE_CONTROL") in ("1", "t", "true")
         if not opted_out and machine.fault("preload-missing") is None:
             mounts.append((f"{VGPU}/ld.so.preload", "/etc/ld.so.preload", True))
@@ -147,7 +164,9 @@ class Plugin:
                 obj["metadata"]["annotations"][accounting.TO_ALLOCATE] = ";"
 
         self.cluster.store.modify("pods", pod["metadata"]["namespace"], pod["metadata"]["name"], done)
-        self.cluster.store.modify("nodes", "", self.cluster.node, lambda o: o["metadata"]["annotations"].pop(LOCK, None))
+        self.cluster.store.modify(
+            "nodes", "", self.cluster.node, lambda o: o["metadata"]["annotations"].pop(LOCK, None)
+        )
 
 
 def _asks(container: Object) -> bool:
@@ -184,7 +203,9 @@ async def device_plugin(context: programs.Context, held: Played) -> int:
     held.log("I1201 main.go:146] Starting FS watcher.")
     binary = cluster.daemon.binary(context.handler)
     if binary is None:
-        held.log("E1201 factory.go:104] could not load NVML library: libnvidia-ml.so.1: cannot open shared object file")
+        held.log(
+            "E1201 factory.go:104] could not load NVML library: libnvidia-ml.so.1: cannot open shared object file"
+        )
         held.log("E1201 factory.go:77] Incompatible strategy detected auto")
     await asyncio.sleep(1.0)
     resource = plugin.config.get("resourceCountName", "nvidia.com/gpu")
@@ -216,6 +237,9 @@ def _annotate(context: programs.Context, held: Played, text: str, version: tuple
         return
     held.remember(digest=text)
     context.cluster.store.modify(
-        "nodes", "", context.cluster.node, lambda o: o["metadata"].setdefault("annotations", {}).update({ANNOTATION: text})
+        "nodes",
+        "",
+        context.cluster.node,
+        lambda o: o["metadata"].setdefault("annotations", {}).update({ANNOTATION: text}),
     )
     held.log(f"I1201 register.go:221] registered {text}")

@@ -156,7 +156,11 @@ def _locked(cluster: Cluster, node: Object) -> bool:
 
 
 def _bind(
-    cluster: Cluster, scheduler: release.Scheduler, pod: Object, node: Object, devices: list[list[accounting.Device]]
+    cluster: Cluster,
+    scheduler: release.Scheduler,
+    pod: Object,
+    node: Object,
+    devices: list[list[accounting.Device]],
 ) -> None:
     meta, name = pod["metadata"], node["metadata"]["name"]
     if _locked(cluster, node):

@@ -29,7 +29,9 @@ def mutate(scheduler: release.Scheduler, pod: Object) -> Object:
     pod = copy.deepcopy(pod)
     spec, meta = pod["spec"], pod["metadata"]
     name = spec.get("schedulerName", "")
-    if name not in ("", "default-scheduler", scheduler.name) or (name == "default-scheduler" and not scheduler.force):
+    if name not in ("", "default-scheduler", scheduler.name) or (
+        name == "default-scheduler" and not scheduler.force
+    ):
         return pod
     found = False
     for container in spec["containers"]:
@@ -43,7 +45,7 @@ def mutate(scheduler: release.Scheduler, pod: Object) -> Object:
     if not found:
         return pod
     if spec.get("nodeName"):
-        text = f'admission webhook "vgpu.hami.io" denied the request: pod has node assigned'
+        text = 'admission webhook "vgpu.hami.io" denied the request: pod has node assigned'
         raise ProblemError(403, text, "Forbidden", {"name": meta["name"], "kind": "pods"})
     spec["schedulerName"] = scheduler.name
     runtime_class = scheduler.config.get("runtimeClassName")
@@ -56,7 +58,9 @@ def mutate(scheduler: release.Scheduler, pod: Object) -> Object:
 def _container(scheduler: release.Scheduler, container: Object) -> bool:
     """Whether it asks for a share of a card; defaults are filled in."""
     limits = (container.get("resources") or {}).get("limits") or {}
-    asks = [r for r in (scheduler.count, scheduler.memory, scheduler.percentage, scheduler.cores) if r in limits]
+    asks = [
+        r for r in (scheduler.count, scheduler.memory, scheduler.percentage, scheduler.cores) if r in limits
+    ]
     if not asks:
         return False
     requests = container["resources"].setdefault("requests", {})

@@ -25,7 +25,9 @@ def folder_of(container_id: str) -> Path:
 
 def log_path(pod: Object, container: str, restarts: int) -> Path:
     meta = pod["metadata"]
-    return paths.on_node(f"{paths.POD_LOGS}/{meta['namespace']}_{meta['name']}_{meta['uid']}/{container}/{restarts}.log")
+    return paths.on_node(
+        f"{paths.POD_LOGS}/{meta['namespace']}_{meta['name']}_{meta['uid']}/{container}/{restarts}.log"
+    )
 
 
 @dataclass
@@ -46,10 +48,21 @@ class Real:
     def start(self, shim: Path, config: Object) -> None:
         self.folder.mkdir(parents=True, exist_ok=True)
         (self.folder / "config.json").write_text(json.dumps(config))
-        command = ["/usr/bin/python3", str(shim), "-namespace", "k8s.io", "-id", self.id, "-address", str(self.folder)]
+        command = [
+            "/usr/bin/python3",
+            str(shim),
+            "-namespace",
+            "k8s.io",
+            "-id",
+            self.id,
+            "-address",
+            str(self.folder),
+        ]
         quiet = subprocess.DEVNULL
         errors = open(self.folder / "shim.log", "wb")
-        self.shim = subprocess.Popen(command, stdin=quiet, stdout=quiet, stderr=errors, start_new_session=True)
+        self.shim = subprocess.Popen(
+            command, stdin=quiet, stdout=quiet, stderr=errors, start_new_session=True
+        )
         (self.folder / "shim.pid").write_text(str(self.shim.pid))
 
     @property
@@ -63,14 +76,15 @@ class Real:
         return json.loads((self.folder / "config.json").read_text())
 
     def exit(self) -> Exit | None:
-        if self.shim is not None:
-            self.shim.poll()
+        gone = self.shim is not None and self.shim.poll() is not None
         try:
             found = json.loads((self.folder / "exit.json").read_text())
             return Exit(found["code"], found["finished"], found.get("error", ""))
         except (OSError, ValueError):
             pass
-        if not self.folder.exists() or not self._shim_lives():
+        if self.shim is None:
+            gone = not self._shim_lives()
+        if gone or not self.folder.exists():
             return Exit(137, clock.stamp(), "")  # killed from outside together with its shim
         return None
 

@@ -72,7 +72,11 @@ class DeviceManager:
                     continue
                 plugin = self.plugins.get(resource)
                 if plugin is None:
-                    if resource in ("nvidia.com/gpumem", "nvidia.com/gpucores", "nvidia.com/gpumem-percentage"):
+                    if resource in (
+                        "nvidia.com/gpumem",
+                        "nvidia.com/gpucores",
+                        "nvidia.com/gpumem-percentage",
+                    ):
                         continue  # not kubelet's: HAMi's own accounting
                     text = f"Allocate failed due to no healthy devices present; cannot allocate unhealthy devices {resource}"
                     raise AdmissionError(f"{text}, which is unexpected")

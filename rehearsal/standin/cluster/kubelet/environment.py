@@ -16,12 +16,22 @@ class ConfigError(Exception):
     """CreateContainerConfigError: what the spec refers to is not there."""
 
 
-def build(cluster: Cluster, pod: Object, container: Object, image: Image, devices: dict[str, str]) -> dict[str, str]:
+def build(
+    cluster: Cluster, pod: Object, container: Object, image: Image, devices: dict[str, str]
+) -> dict[str, str]:
     """Later wins: image, cluster, device plugin, the pod's own spec."""
-    env = {"PATH": "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin", "HOME": "/root", **image.env}
+    env = {
+        "PATH": "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin",
+        "HOME": "/root",
+        **image.env,
+    }
     env |= {"HOSTNAME": pod["metadata"]["name"]}
     host, port = "10.43.0.1", "443"
-    env |= {"KUBERNETES_SERVICE_HOST": host, "KUBERNETES_SERVICE_PORT": port, "KUBERNETES_PORT": f"tcp://{host}:{port}"}
+    env |= {
+        "KUBERNETES_SERVICE_HOST": host,
+        "KUBERNETES_SERVICE_PORT": port,
+        "KUBERNETES_PORT": f"tcp://{host}:{port}",
+    }
     env |= devices
     namespace = pod["metadata"]["namespace"]
     for source in container.get("envFrom") or []:
@@ -65,7 +75,11 @@ def _from(cluster: Cluster, pod: Object, source: Object) -> str | None:
         if kind in source:
             found = _object(cluster, plural, pod["metadata"]["namespace"], source[kind])
             key = source[kind]["key"]
-            if found is not None and key not in (found.get("data") or {}) and not source[kind].get("optional"):
+            if (
+                found is not None
+                and key not in (found.get("data") or {})
+                and not source[kind].get("optional")
+            ):
                 raise ConfigError(f"couldn't find key {key} in {plural} {source[kind]['name']}")
             return _value(found, plural, key) if found else None
     return None
@@ -77,7 +91,9 @@ def expand(text: str, env: dict[str, str]) -> str:
 
 
 def command(container: Object, image: Image, env: dict[str, str]) -> list[str]:
-    words = container.get("command") or ([] if container.get("args") and not image.command else list(image.command))
+    words = container.get("command") or (
+        [] if container.get("args") and not image.command else list(image.command)
+    )
     return [expand(str(w), env) for w in [*words, *(container.get("args") or [])]]
 
 
@@ -96,7 +112,9 @@ def extras(image: Image) -> tuple[dict[str, str], list[tuple[str, str, bool]]]:
     links, binds = {}, []
     if "/python:" in image.name:
         links = {f"/usr/local/bin/{n}": "/usr/bin/python3" for n in ("python3", "python")}
-    cuda = paths.on_node("/usr/lib/rehearsal/cuda")
-    if "/cuda:" in image.name and "-devel" in image.name and cuda.is_dir():
-        binds.append((str(cuda), "/usr/local/cuda", True))
+    if "/cuda:" in image.name and "-devel" in image.name:
+        for name in ("nvcc", "nvcc-probe.py"):
+            source = paths.on_node(f"/usr/lib/rehearsal/{name}")
+            if source.exists():
+                binds.append((str(source), f"/usr/local/cuda/bin/{name}", True))
     return links, binds

@@ -12,8 +12,22 @@ from ..containerd import parse_version
 
 PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 # The newest patch release of each minor that registry.k8s.io holds.
-KUBE_SCHEDULERS = {25: 16, 26: 15, 27: 16, 28: 15, 29: 15, 30: 14, 31: 14, 32: 13, 33: 9, 34: 6, 35: 6, 36: 3, 37: 1}
-HAMI_TAGS = ("2.5.0 2.5.1 2.5.2 2.5.3 2.6.0 2.6.1 2.7.0 2.7.1 2.8.0 2.8.1 2.8.2 2.8.3 2.9.0 2.10.0").split()
+KUBE_SCHEDULERS = {
+    25: 16,
+    26: 15,
+    27: 16,
+    28: 15,
+    29: 15,
+    30: 14,
+    31: 14,
+    32: 13,
+    33: 9,
+    34: 6,
+    35: 6,
+    36: 3,
+    37: 1,
+}
+HAMI_TAGS = ["2.5.0", "2.5.1", "2.5.2", "2.5.3", "2.6.0", "2.6.1", "2.7.0", "2.7.1", "2.8.0", "2.8.1", "2.8.2", "2.8.3", "2.9.0", "2.10.0"]
 
 
 @dataclass(frozen=True)
@@ -45,7 +59,10 @@ TABLE: list[tuple[str, str]] = [
     (r"docker\.io/liangjw/kube-webhook-certgen:v1\.1\.1", "certgen"),
     (r"docker\.io/jettech/kube-webhook-certgen:v1\.5\.2", "certgen"),
     (r"nvcr\.io/nvidia/k8s-device-plugin:v0\.1[0-9]\.\d+", "nvidia-plugin"),
-    (r"docker\.io/rancher/(mirrored-coredns-coredns|mirrored-pause|klipper-helm|klipper-lb):[\w.-]+", "service"),
+    (
+        r"docker\.io/rancher/(mirrored-coredns-coredns|mirrored-pause|klipper-helm|klipper-lb):[\w.-]+",
+        "service",
+    ),
     (r"registry\.k8s\.io/pause:[\w.-]+", "service"),
 ]
 REFERENCE = re.compile(
@@ -75,15 +92,17 @@ def pull(reference: str, server_version: str) -> Image:
     for pattern, kind in TABLE:
         if name not in refused and re.fullmatch(pattern, name) and _published(kind, tag, server_version):
             return _image(name, kind)
-    text = f'failed to pull and unpack image "{name}": failed to resolve reference "{name}": {name}: not found'
-    raise PullError(f'rpc error: code = NotFound desc = {text}')
+    text = (
+        f'failed to pull and unpack image "{name}": failed to resolve reference "{name}": {name}: not found'
+    )
+    raise PullError(f"rpc error: code = NotFound desc = {text}")
 
 
 def _published(kind: str, tag: str, server_version: str) -> bool:
     if kind == "hami":
         return tag.removeprefix("v") in HAMI_TAGS
     if kind == "scheduler":
-        if tag == server_version.split("+")[0]:
+        if tag == server_version.split("+", maxsplit=1)[0]:
             return True
         try:
             major, minor, patch = parse_version(tag)
@@ -98,7 +117,7 @@ def _image(name: str, kind: str) -> Image:
         env = {
             "PATH": f"/usr/local/nvidia/bin:/usr/local/cuda/bin:{PATH}",
             "LD_LIBRARY_PATH": "/usr/local/nvidia/lib:/usr/local/nvidia/lib64",
-            "CUDA_VERSION": name.rsplit(":", 1)[-1].split("-")[0],
+            "CUDA_VERSION": name.rsplit(":", 1)[-1].split("-", maxsplit=1)[0],
             **NVIDIA_ENV,
         }
         return Image(name, "system", env, 2.0, ("bash",))

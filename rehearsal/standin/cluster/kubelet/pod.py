@@ -59,7 +59,9 @@ class PodWorker:
             self.cluster.kubelet.devices.admit(self.pod)
         except AdmissionError as refused:
             self.event("Warning", "UnexpectedAdmissionError", str(refused))
-            self._set(phase="Failed", reason="UnexpectedAdmissionError", message=f"Pod was rejected: {refused}")
+            self._set(
+                phase="Failed", reason="UnexpectedAdmissionError", message=f"Pod was rejected: {refused}"
+            )
             return
         address = self.pod.get("status", {}).get("podIP") or self.cluster.kubelet.next_address(self.pod)
         self._set(
@@ -77,13 +79,15 @@ class PodWorker:
                 self._set(phase="Failed")
                 return
         await asyncio.gather(*(self._supervise(c) for c in self.pod["spec"]["containers"]))
-        codes = [self.states[c["name"]]["state"]["terminated"]["exitCode"] for c in self.pod["spec"]["containers"]]
+        codes = [
+            self.states[c["name"]]["state"]["terminated"]["exitCode"] for c in self.pod["spec"]["containers"]
+        ]
         self._set(phase="Failed" if any(codes) else "Succeeded")
 
     async def _sandbox(self) -> None:
         """A runtime class whose handler this node's containerd does not have never gets a sandbox."""
         while (why := self._no_handler()) is not None:
-            text = f'Failed to create pod sandbox: rpc error: code = Unknown desc = failed to get sandbox runtime: {why}'
+            text = f"Failed to create pod sandbox: rpc error: code = Unknown desc = failed to get sandbox runtime: {why}"
             self.event("Warning", "FailedCreatePodSandBox", text)
             await asyncio.sleep(10)
 
@@ -110,19 +114,27 @@ class PodWorker:
             ended = self.states.get(name, {}).get("state", {}).get("terminated")
             if ended is None:
                 ended = await self._once(container)
-            if policy == "Never" or (policy == "OnFailure" or init) and ended["exitCode"] == 0:
+            if policy == "Never" or ((policy == "OnFailure" or init) and ended["exitCode"] == 0):
                 return
-            delay = 0.0 if attempt == 0 and ended["exitCode"] == 0 else min(10 * 2 ** max(0, attempt - 1), 300)
+            delay = (
+                0.0 if attempt == 0 and ended["exitCode"] == 0 else min(10 * 2 ** max(0, attempt - 1), 300)
+            )
             attempt += 1
             state = self.states[name]
             if attempt > 1:
                 text = f"back-off {int(delay)}s restarting failed container={name} pod={self.key[1]}_{self.key[0]}({self.uid})"
                 waiting = {"waiting": {"reason": "CrashLoopBackOff", "message": text}}
-                self._state(container, state=waiting, lastState={"terminated": ended}, ready=False, started=False)
-                self.event("Warning", "BackOff", f"Back-off restarting failed container {name} in pod {self.key[1]}")
+                self._state(
+                    container, state=waiting, lastState={"terminated": ended}, ready=False, started=False
+                )
+                self.event(
+                    "Warning", "BackOff", f"Back-off restarting failed container {name} in pod {self.key[1]}"
+                )
                 await asyncio.sleep(delay)
             count = state.get("restartCount", 0) + 1
-            self._state(container, state={"waiting": {"reason": "ContainerCreating"}}, lastState={"terminated": ended})
+            self._state(
+                container, state={"waiting": {"reason": "ContainerCreating"}}, lastState={"terminated": ended}
+            )
             self.states[name]["restartCount"] = count
 
     async def _once(self, container: Object) -> Object:
@@ -130,7 +142,9 @@ class PodWorker:
         name = container["name"]
         status = self.states.get(name) or {}
         adopted = "running" in status.get("state", {})
-        container_id = status.get("containerID", "").removeprefix("containerd://") if adopted else secrets.token_hex(32)
+        container_id = (
+            status.get("containerID", "").removeprefix("containerd://") if adopted else secrets.token_hex(32)
+        )
         image = self._running_image(container) if adopted else await self._image(container)
         held: Real | Played
         if image.kind == "system":
@@ -145,7 +159,15 @@ class PodWorker:
             if not adopted:
                 await self._mount(container)
             ended = await self._start(container, image, held, adopted)
-        reason = "StartError" if ended.error else "Completed" if ended.code == 0 else "Unknown" if lost else "Error"
+        reason = (
+            "StartError"
+            if ended.error
+            else "Completed"
+            if ended.code == 0
+            else "Unknown"
+            if lost
+            else "Error"
+        )
         started = self.states[name]["state"].get("running", {}).get("startedAt", clock.stamp())
         final = {"exitCode": ended.code, "reason": reason, "startedAt": started, "finishedAt": ended.finished}
         final["containerID"] = f"containerd://{container_id}"
@@ -162,7 +184,9 @@ class PodWorker:
             f"runc create failed: {error}"
         )
 
-    async def _start(self, container: Object, image: images.Image, held: Real | Played, adopted: bool) -> Exit:
+    async def _start(
+        self, container: Object, image: images.Image, held: Real | Played, adopted: bool
+    ) -> Exit:
         name = container["name"]
         if isinstance(held, Played):
             program = find_program(self.cluster, self, container, image, adopted)
@@ -242,7 +266,9 @@ class PodWorker:
                 continue
             if image.name in self.cluster.kubelet.images and current.get("imagePullPolicy") != "Always":
                 if "containerID" not in self.states.get(container["name"], {}):
-                    self.event("Normal", "Pulled", f'Container image "{reference}" already present on machine')
+                    self.event(
+                        "Normal", "Pulled", f'Container image "{reference}" already present on machine'
+                    )
                 return image
             self._state(container, state={"waiting": {"reason": "ContainerCreating"}})
             self.event("Normal", "Pulling", f'Pulling image "{reference}"')
@@ -252,7 +278,9 @@ class PodWorker:
             self.cluster.kubelet.images.add(image.name)
             return image
 
-    async def _pull_failed(self, container: Object, reference: str, failed: images.PullError, wait: float) -> None:
+    async def _pull_failed(
+        self, container: Object, reference: str, failed: images.PullError, wait: float
+    ) -> None:
         if failed.reason == "InvalidImageName":
             self._state(container, state={"waiting": {"reason": failed.reason, "message": str(failed)}})
             self.event("Warning", "InspectFailed", str(failed))
@@ -296,7 +324,13 @@ class PodWorker:
         if phase == "Pending" and begun:
             phase = "Running"
         finished = phase in ("Succeeded", "Failed")
-        over = {"reason": "PodCompleted"} if phase == "Succeeded" else {"reason": "PodFailed"} if finished else {}
+        over = (
+            {"reason": "PodCompleted"}
+            if phase == "Succeeded"
+            else {"reason": "PodFailed"}
+            if finished
+            else {}
+        )
         unready = over if finished else {"reason": "ContainersNotReady"}
         is_ready = ready and not finished
 
@@ -345,5 +379,9 @@ class PodWorker:
         namespace, name = self.key
         shutil.rmtree(paths.on_node(f"{paths.POD_LOGS}/{namespace}_{name}_{self.uid}"), ignore_errors=True)
         found = self.cluster.store.get("pods", *self.key)
-        if found is not None and found["metadata"]["uid"] == self.uid and found["metadata"].get("deletionTimestamp"):
+        if (
+            found is not None
+            and found["metadata"]["uid"] == self.uid
+            and found["metadata"].get("deletionTimestamp")
+        ):
             self.cluster.store.remove("pods", *self.key)

@@ -17,7 +17,9 @@ Object = dict[str, Any]
 class Context:
     """What a played program can see of its surroundings."""
 
-    def __init__(self, cluster: Cluster, worker: "PodWorker", spec: Object, image: Image, adopted: bool) -> None:
+    def __init__(
+        self, cluster: Cluster, worker: "PodWorker", spec: Object, image: Image, adopted: bool
+    ) -> None:
         self.cluster, self.worker, self.spec, self.image = cluster, worker, spec, image
         self.adopted = adopted  # taken over from before a restart of k3s: it has been running all along
 

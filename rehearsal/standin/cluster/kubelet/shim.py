@@ -28,14 +28,22 @@ def check(code, what):
 
 def mount(source, target, kind="", flags=0, data=""):
     check(
-        LIBC.mount(source.encode(), target.encode(), kind.encode() or None, ctypes.c_ulong(flags), data.encode() or None),
+        LIBC.mount(
+            source.encode(),
+            target.encode(),
+            kind.encode() or None,
+            ctypes.c_ulong(flags),
+            data.encode() or None,
+        ),
         f"mount {source} on {target}",
     )
 
 
 def bind(source, target, readonly=False):
     if not os.path.exists(source):
-        raise OSError(2, f'error mounting "{source}" to rootfs at "{target}": stat {source}: no such file or directory')
+        raise OSError(
+            2, f'error mounting "{source}" to rootfs at "{target}": stat {source}: no such file or directory'
+        )
     if os.path.isdir(source):
         os.makedirs(target, exist_ok=True)
     elif not os.path.exists(target):
@@ -62,7 +70,11 @@ def build_rootfs(config, folder):
     mount("tmpfs", f"{root}/dev", "tmpfs", 0, "mode=755,size=64k")
     for name in DEVICES:
         bind(f"/dev/{name}", f"{root}/dev/{name}")
-    for name, target in (("fd", "/proc/self/fd"), ("stdin", "/proc/self/fd/0"), ("stdout", "/proc/self/fd/1")):
+    for name, target in (
+        ("fd", "/proc/self/fd"),
+        ("stdin", "/proc/self/fd/0"),
+        ("stdout", "/proc/self/fd/1"),
+    ):
         os.symlink(target, f"{root}/dev/{name}")
     os.symlink("/proc/self/fd/2", f"{root}/dev/stderr")
     os.mkdir(f"{root}/dev/shm")
@@ -87,7 +99,11 @@ def inject(config, root):
     if not config["runtime"]:
         return
     done = subprocess.run(
-        [config["runtime"], "rehearsal-inject", root], env=config["env"], capture_output=True, text=True, check=False
+        [config["runtime"], "rehearsal-inject", root],
+        env=config["env"],
+        capture_output=True,
+        text=True,
+        check=False,
     )
     if done.returncode:
         raise OSError(1, f"nvidia-container-runtime: {done.stderr.strip() or done.stdout.strip()}")
@@ -137,7 +153,9 @@ def run(config, folder, log):
         trouble += piece
     if trouble:
         os.waitpid(child, 0)
-        raise OSError(0, f"unable to start container process: error during container init: {trouble.decode()}")
+        raise OSError(
+            0, f"unable to start container process: error during container init: {trouble.decode()}"
+        )
     put(folder, "pid", str(child))
     copy(log, {out[0]: "stdout", err[0]: "stderr"})
     _, status = os.waitpid(child, 0)
@@ -165,7 +183,7 @@ def copy(log, pipes):
 
 
 def write(log, stream, tag, text):
-    now = datetime.datetime.now(datetime.timezone.utc).strftime("%Y-%m-%dT%H:%M:%S.%f000Z")
+    now = datetime.datetime.now(datetime.UTC).strftime("%Y-%m-%dT%H:%M:%S.%f000Z")
     os.write(log, f"{now} {stream} ".encode() + tag + b" " + text + b"\n")
 
 
@@ -188,7 +206,7 @@ def main():
         result = {"code": code if code >= 0 else 128 - code}
     except OSError as problem:
         result = {"code": 128, "error": problem.strerror or str(problem)}
-    result["finished"] = datetime.datetime.now(datetime.timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ")
+    result["finished"] = datetime.datetime.now(datetime.UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
     put(folder, "exit.json", json.dumps(result))
 
 

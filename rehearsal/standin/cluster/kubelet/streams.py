@@ -50,7 +50,9 @@ class Streams:
         status = self._status(pod, container)
         name = pod["metadata"]["name"]
         if status is None:
-            raise ProblemError(400, f'container "{container}" in pod "{name}" is waiting to start: ContainerCreating')
+            raise ProblemError(
+                400, f'container "{container}" in pod "{name}" is waiting to start: ContainerCreating'
+            )
         count = status.get("restartCount", 0)
         if query.get("previous") == "true":
             if not count:
@@ -76,7 +78,9 @@ class Streams:
         response = web.StreamResponse(headers={"Content-Type": "text/plain"})
         await response.prepare(request)
         await response.write(body.encode())
-        await self._follow(response, pod, container, path, len(text.encode()), query.get("timestamps") == "true")
+        await self._follow(
+            response, pod, container, path, len(text.encode()), query.get("timestamps") == "true"
+        )
         return response
 
     async def _follow(
@@ -107,11 +111,15 @@ class Streams:
 
     def _held(self, pod: Object, container: str) -> Real:
         status = self._status(pod, container)
+        if not pod["spec"].get("nodeName"):
+            raise ProblemError(400, f"pod {pod['metadata']['name']} does not have a host assigned")
         if status is None or "running" not in status["state"]:
             if pod.get("status", {}).get("phase") in ("Succeeded", "Failed"):
                 text = f"cannot exec into a container in a completed pod; current phase is {pod['status']['phase']}"
                 raise ProblemError(400, text)
-            raise ProblemError(500, f'unable to upgrade connection: container not found ("{container}")', "InternalError")
+            raise ProblemError(
+                500, f'unable to upgrade connection: container not found ("{container}")', "InternalError"
+            )
         worker = self.cluster.kubelet.workers.get(pod["metadata"]["uid"])
         held = worker.running.get(container) if worker else None
         if not isinstance(held, Real):
@@ -120,10 +128,10 @@ class Streams:
         return held
 
     async def _exec(self, request: web.Request, pod: Object) -> web.StreamResponse:
-        if request.headers.get("Upgrade", "").lower() != "websocket":
-            raise ProblemError(400, "Upgrade request required")
         container = self._container(request, pod)
         held = self._held(pod, container)
+        if request.headers.get("Upgrade", "").lower() != "websocket":
+            raise ProblemError(400, "Upgrade request required")
         socket = web.WebSocketResponse(protocols=("v5.channel.k8s.io", "v4.channel.k8s.io"))
         await socket.prepare(request)
         if request.path.endswith("/attach"):
@@ -153,9 +161,22 @@ class Streams:
                 return
             await asyncio.sleep(0.2)
 
-    async def _command(self, socket: web.WebSocketResponse, held: Real, words: list[str], wants_stdin: bool) -> None:
+    async def _command(
+        self, socket: web.WebSocketResponse, held: Real, words: list[str], wants_stdin: bool
+    ) -> None:
         config = held.config()
-        prefix = ["/usr/bin/nsenter", "-t", str(held.pid), "-m", "-u", "-i", "-p", "-r", f"-w{config['cwd']}", "--"]
+        prefix = [
+            "/usr/bin/nsenter",
+            "-t",
+            str(held.pid),
+            "-m",
+            "-u",
+            "-i",
+            "-p",
+            "-r",
+            f"-w{config['cwd']}",
+            "--",
+        ]
         process = await asyncio.create_subprocess_exec(
             *prefix,
             *words,
@@ -192,7 +213,9 @@ class Streams:
         with contextlib.suppress(ConnectionResetError, asyncio.TimeoutError):
             await asyncio.wait_for(output, 5)
             code = ended.result()
-            await socket.send_bytes(bytes([ERROR]) + json.dumps(_verdict(code if code >= 0 else 128 - code)).encode())
+            await socket.send_bytes(
+                bytes([ERROR]) + json.dumps(_verdict(code if code >= 0 else 128 - code)).encode()
+            )
         reader.cancel()
 
 

@@ -43,7 +43,9 @@ def _source(cluster: Cluster, pod: Object, volume: Object) -> Path:
             obj = cluster.store.get(plural, namespace, name)
             if obj is None and not volume[kind].get("optional"):
                 singular = plural.removesuffix("s")
-                text = f'MountVolume.SetUp failed for volume "{volume["name"]}" : {singular} "{name}" not found'
+                text = (
+                    f'MountVolume.SetUp failed for volume "{volume["name"]}" : {singular} "{name}" not found'
+                )
                 raise MountError(text)
             target = pod_folder(pod) / "volumes" / volume["name"]
             _write(target, obj or {}, volume[kind].get("items"), kind == "secret")
@@ -70,7 +72,10 @@ def check_keys(cluster: Cluster, pod: Object, container: Object) -> None:
     for mount in container.get("volumeMounts") or []:
         volume = volumes.get(mount["name"], {})
         if mount.get("subPath") and "configMap" in volume:
-            obj = cluster.store.get("configmaps", pod["metadata"]["namespace"], volume["configMap"]["name"]) or {}
+            obj = (
+                cluster.store.get("configmaps", pod["metadata"]["namespace"], volume["configMap"]["name"])
+                or {}
+            )
             if mount["subPath"] not in (obj.get("data") or {}):
                 text = f'failed to prepare subPath for volumeMount "{mount["name"]}" of container "{container["name"]}"'
                 raise MountError(text)
