@@ -11,8 +11,9 @@ CHART_SHA256 = {"2.9.0": "784420b747325aa19aea59a43da8d54517859fcebe82a89560cfaf
 # The key that a chart honours for the kube-scheduler tag; the other key is ignored or corrupts the image reference.
 _TAG_KEY_OLD = ("scheduler", "kubeScheduler", "imageTag")
 _TAG_KEY_NEW = ("scheduler", "kubeScheduler", "image", "tag")
+# Charts 2.5 are left out: their services are always NodePort, which puts the unauthenticated extender on the network.
 _TAG_KEYS = {
-    **dict.fromkeys(("2.5.0", "2.5.1", "2.5.2", "2.5.3", "2.6.0", "2.6.1"), _TAG_KEY_OLD),
+    **dict.fromkeys(("2.6.0", "2.6.1"), _TAG_KEY_OLD),
     **dict.fromkeys(("2.7.0", "2.7.1", "2.8.0", "2.8.1", "2.8.3", "2.9.0", "2.10.0"), _TAG_KEY_NEW),
 }
 # These put a *required* anti-affinity on the scheduler with leader election: one node can never roll it.

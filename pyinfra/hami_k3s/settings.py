@@ -127,6 +127,13 @@ class Settings(BaseModel):
             )
         return value
 
+    @field_validator("toolkit_repository_url", "k3s_release_url", "helm_release_url", "hami_chart_repository")
+    @classmethod
+    def _no_credentials(cls, value: str) -> str:
+        if "@" in value.split("/")[2]:
+            raise ValueError("credentials in a URL would show in process lists and logs; use a mirror without them")
+        return value
+
     @field_validator("toolkit_key_fingerprint")
     @classmethod
     def _fingerprint(cls, value: str) -> str:

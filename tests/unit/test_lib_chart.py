@@ -110,7 +110,7 @@ def test_leader_election_is_off_only_where_it_is_in_the_way(version: str, nodes:
     assert ("leaderElect" in scheduler) is off
 
 
-@pytest.mark.parametrize("version", ["2.5.0", "2.6.1", "2.7.0", "2.8.3", "2.9.0", "2.10.0"])
+@pytest.mark.parametrize("version", ["2.6.0", "2.6.1", "2.7.0", "2.8.3", "2.9.0", "2.10.0"])
 def test_every_known_chart_gets_the_tag_where_it_reads_it(version: str) -> None:
     settings = Settings(hami_chart_version=version, hami_chart_sha256=SUM)
     found = chart.values(settings, "v1.35.4+k3s2", 1)

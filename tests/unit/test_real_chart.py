@@ -124,8 +124,6 @@ def test_every_image_is_a_whole_reference() -> None:
 
 
 def test_nothing_is_on_the_machines_public_address() -> None:
-    if version().startswith("2.5."):
-        pytest.skip("the charts of 2.5 have NodePort in their templates; no value changes that")
     services = of_kind("Service", nodes=1)
     assert len(services) == 2
     for service in services:
