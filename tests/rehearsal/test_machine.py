@@ -55,6 +55,7 @@ def test_the_fleet_file_reaches_the_node(node: Any) -> None:
 def test_the_card_is_seen_as_a_driver_shows_it(node: Any) -> None:
     shown = node.run("nvidia-smi --query-gpu=name,memory.total,compute_cap --format=csv,noheader").stdout
     assert shown == "NVIDIA RTX PRO 6000 Blackwell Server Edition, 97887 MiB, 12.0\n"
+    assert node.run("nvidia-smi -L", user="ubuntu").stdout.startswith("GPU 0: NVIDIA RTX PRO 6000")
     assert "Open Kernel Module for x86_64  610.43.02" in node.run("cat /proc/driver/nvidia/version").stdout
     assert node.run("cat /sys/module/nvidia/version").stdout == "610.43.02\n"
     assert node.run("cat /sys/bus/pci/devices/*/vendor").stdout == "0x10de\n"

@@ -38,9 +38,12 @@ void ledger_unlock(struct ledger *ledger) {
 
 int ledger_open(struct ledger *ledger, const char *path) {
   if (ledger->owner == getpid()) return 0;
-  ledger->fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0666);
-  if (ledger->fd < 0) return -1;
-  fchmod(ledger->fd, 0666); /* containers may run as any user */
+  ledger->fd = open(path, O_RDWR | O_CLOEXEC);
+  if (ledger->fd < 0) {
+    ledger->fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0666);
+    if (ledger->fd < 0) return -1;
+    fchmod(ledger->fd, 0666); /* whatever the umask: any user's processes count */
+  }
   ledger->owner = getpid();
   ledger->slot = -1;
   return 0;
