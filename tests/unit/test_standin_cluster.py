@@ -122,7 +122,8 @@ def test_two_pods_share_one_card(slices):
 
 
 def test_what_the_plugin_injects(slices):
-    script = "env | grep -E 'CUDA_|NVIDIA_|LIBCUDA' | sort; cat /etc/ld.so.preload; ls /usr/local/vgpu; cat /run/rehearsal/visible"
+    script = "env | grep -E 'CUDA_|NVIDIA_|LIBCUDA' | sort; cat /etc/ld.so.preload; "
+    script += "ls /usr/local/vgpu; cat /run/rehearsal/visible"
     out = slices.ok("kubectl", "exec", "a", "--", "bash", "-c", script)
     assert "CUDA_DEVICE_MEMORY_LIMIT_0=8000m\n" in out
     assert re.search(r"CUDA_DEVICE_MEMORY_SHARED_CACHE=/usr/local/vgpu/[0-9a-f-]{36}\.cache\n", out)

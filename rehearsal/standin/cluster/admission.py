@@ -110,9 +110,9 @@ class Admission:
         """The serving certificate is in the Secret that the release's pod mounts."""
         for secret in self.store.select("secrets", reference["namespace"]):
             authority = (secret.get("data") or {}).get("ca")
-            if authority and "cert" in secret["data"]:
-                if bundle and base64.b64decode(bundle) == base64.b64decode(authority):
-                    return
+            trusted = bundle and authority and base64.b64decode(bundle) == base64.b64decode(authority)
+            if trusted and "cert" in secret["data"]:
+                return
         raise ConnectionError(
             f'Post "{url}": tls: failed to verify certificate: x509: certificate signed by unknown authority'
         )

@@ -6,7 +6,8 @@ from typing import Any
 import yaml
 from aiohttp import web
 
-from . import containerd, discovery, events, log, openapi, problem, protobuf, selectors, watch
+from . import events, log, problem, protobuf, selectors, watch
+from .api_root import ApiRoot
 from .objects import Objects
 from .problem import ProblemError
 from .resources import EVENTS_V1, Resource, Table
@@ -17,7 +18,7 @@ Object = dict[str, Any]
 OPEN_PATHS = ("/ping", "/cacerts")
 
 
-class Api:
+class Api(ApiRoot):
     def __init__(
         self, store: Store, objects: Objects, table: Table, version: str, address: str, ca: bytes
     ) -> None:
@@ -73,60 +74,6 @@ class Api:
         if parts[:1] == ["apis"] and len(parts) > 3:
             return await self._resource(request, parts[1], parts[2], parts[3:])
         raise ProblemError(404, "the server could not find the requested resource", details={})
-
-    def _health(self, request: web.Request, kind: str) -> web.Response:
-        checks = ["ping", "log", "etcd", "informer-sync", "poststarthook/start-apiextensions-controllers"]
-        lines = "\n".join(f"[+]{c} ok" for c in checks)
-        if not self.ready:
-            text = (
-                f"{lines}\n[-]poststarthook/rbac/bootstrap-roles failed: reason withheld\n{kind} check failed"
-            )
-            return web.Response(status=500, text=text)
-        return web.Response(text=f"{lines}\n{kind} check passed\n" if "verbose" in request.query else "ok")
-
-    def _version(self) -> Object:
-        major, minor, _ = containerd.parse_version(self.version)
-        return {
-            "major": str(major),
-            "minor": str(minor),
-            "gitVersion": self.version,
-            "gitCommit": "",
-            "gitTreeState": "clean",
-            "buildDate": "2026-06-20T00:00:00Z",
-            "goVersion": "go1.25.5",
-            "compiler": "gc",
-            "platform": "linux/amd64",
-        }
-
-    def _openapi(self, parts: list[str]) -> web.Response:
-        if not parts:
-            return web.json_response(openapi.index(self.table))
-        group, version = ("", parts[1]) if parts[0] == "api" else (parts[1], parts[2])
-        document = openapi.document(self.table, group, version)
-        if document is None:
-            raise ProblemError(404, "the server could not find the requested resource")
-        return web.json_response(document)
-
-    def _discovery(self, request: web.Request, parts: list[str]) -> web.Response | None:
-        if parts in (["api"], ["apis"]):
-            if "APIGroupDiscoveryList" in request.headers.get("Accept", ""):
-                body = json.dumps(discovery.aggregated(self.table, parts == ["api"]))
-                return web.Response(body=body.encode(), headers={"Content-Type": discovery.AGGREGATED})
-            if parts == ["api"]:
-                return web.json_response(discovery.api_versions(self.address))
-            return web.json_response(discovery.group_list(self.table))
-        content = None
-        if parts[:1] == ["api"] and len(parts) == 2:
-            content = discovery.resource_list(self.table, "", parts[1])
-        elif parts[:1] == ["apis"] and len(parts) == 2:
-            content = discovery.one_group(self.table, parts[1])
-        elif parts[:1] == ["apis"] and len(parts) == 3:
-            content = discovery.resource_list(self.table, parts[1], parts[2])
-        else:
-            return None
-        if content is None:
-            raise ProblemError(404, "the server could not find the requested resource")
-        return web.json_response(content)
 
     async def _resource(
         self, request: web.Request, group: str, version: str, rest: list[str]

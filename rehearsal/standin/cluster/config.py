@@ -11,15 +11,47 @@ from typing import Any
 import yaml
 
 from . import log, paths
+from .words import words
 
 LISTS = set(
-    ["tls-san", "node-label", "node-taint", "disable", "kubelet-arg", "kube-apiserver-arg", "kube-scheduler-arg", "kube-proxy-arg", "kube-controller-manager-arg", "kube-cloud-controller-manager-arg", "etcd-arg", "node-ip", "node-external-ip", "node-internal-dns", "node-external-dns", "cluster-cidr", "service-cidr", "cluster-dns", "image-credential-provider-bin-dir"]
+    words(
+        """
+    tls-san node-label node-taint disable kubelet-arg kube-apiserver-arg kube-scheduler-arg
+    kube-proxy-arg kube-controller-manager-arg kube-cloud-controller-manager-arg etcd-arg node-ip
+    node-external-ip node-internal-dns node-external-dns cluster-cidr service-cidr cluster-dns
+    image-credential-provider-bin-dir
+    """
+    )
 )
 BOOLEANS = set(
-    ["cluster-init", "disable-helm-controller", "disable-network-policy", "disable-kube-proxy", "disable-cloud-controller", "disable-scheduler", "disable-apiserver", "disable-controller-manager", "disable-etcd", "debug", "docker", "embedded-registry", "secrets-encryption", "protect-kernel-defaults", "nonroot-devices", "prefer-bundled-bin", "rootless", "selinux", "with-node-id", "tls-san-security", "servicelb-namespace", "disable-default-registry-endpoint", "cluster-reset", "egress-selector-mode", "etcd-disable-snapshots", "etcd-expose-metrics", "flannel-ipv6-masq", "flannel-external-ip", "helm-job-image", "supervisor-metrics", "enable-pprof"]
+    words(
+        """
+    cluster-init disable-helm-controller disable-network-policy disable-kube-proxy
+    disable-cloud-controller disable-scheduler disable-apiserver disable-controller-manager
+    disable-etcd debug docker embedded-registry secrets-encryption protect-kernel-defaults
+    nonroot-devices prefer-bundled-bin rootless selinux with-node-id tls-san-security
+    servicelb-namespace disable-default-registry-endpoint cluster-reset egress-selector-mode
+    etcd-disable-snapshots etcd-expose-metrics flannel-ipv6-masq flannel-external-ip helm-job-image
+    supervisor-metrics enable-pprof
+    """
+    )
 )
 SCALARS = set(
-    ["config", "write-kubeconfig", "write-kubeconfig-mode", "write-kubeconfig-group", "data-dir", "token", "token-file", "agent-token", "agent-token-file", "server", "node-name", "default-runtime", "private-registry", "system-default-registry", "pause-image", "snapshotter", "bind-address", "advertise-address", "https-listen-port", "advertise-port", "flannel-backend", "flannel-iface", "flannel-conf", "flannel-cni-conf", "cluster-domain", "service-node-port-range", "container-runtime-endpoint", "image-service-endpoint", "default-local-storage-path", "datastore-endpoint", "datastore-cafile", "datastore-certfile", "datastore-keyfile", "resolv-conf", "airgap-extra-registry", "lb-server-port", "kubelet-port", "log", "alsologtostderr", "v", "vmodule", "vpn-auth", "vpn-auth-file", "etcd-snapshot-retention", "etcd-snapshot-schedule-cron", "etcd-snapshot-dir", "etcd-s3", "cluster-reset-restore-path", "secrets-encryption-provider", "image-service-endpoint", "kine-tls", "node-name-from-cloud-provider-metadata"]
+    words(
+        """
+    config write-kubeconfig write-kubeconfig-mode write-kubeconfig-group data-dir token token-file
+    agent-token agent-token-file server node-name default-runtime private-registry
+    system-default-registry pause-image snapshotter bind-address advertise-address https-listen-port
+    advertise-port flannel-backend flannel-iface flannel-conf flannel-cni-conf cluster-domain
+    service-node-port-range container-runtime-endpoint image-service-endpoint
+    default-local-storage-path datastore-endpoint datastore-cafile datastore-certfile
+    datastore-keyfile resolv-conf airgap-extra-registry lb-server-port kubelet-port log
+    alsologtostderr v vmodule vpn-auth vpn-auth-file etcd-snapshot-retention
+    etcd-snapshot-schedule-cron etcd-snapshot-dir etcd-s3 cluster-reset-restore-path
+    secrets-encryption-provider image-service-endpoint kine-tls
+    node-name-from-cloud-provider-metadata
+    """
+    )
 )
 KNOWN = LISTS | BOOLEANS | SCALARS
 

@@ -52,9 +52,9 @@ class Objects:
             defaults.pod_tolerations(obj["spec"])
         if dry:
             return self._as_created(obj)
-        made = self.store.create(resource, obj)
+        self.store.create(resource, obj)
         if resource.key == "batch/jobs":
-            made = self.store.modify(resource, meta["namespace"], meta["name"], defaults.job_selector)
+            self.store.modify(resource, meta["namespace"], meta["name"], defaults.job_selector)
             self.store.modify(
                 resource, meta["namespace"], meta["name"], lambda o: o["metadata"].update(generation=1)
             )

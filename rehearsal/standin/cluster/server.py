@@ -102,14 +102,14 @@ async def _agent(cluster: Cluster, api: Api, settings: Settings, stop: asyncio.E
             f"Shutdown request received: failed to start containerd: failed to setup containerd config: {missing}"
         )
         return 1
-    if containerd.parse_version(cluster.version) >= (1, 35, 0):
-        if not paths.on_node(paths.CGROUP_CONTROLLERS).exists():
-            await asyncio.sleep(1)
-            text = "kubelet is configured to not run on a host using cgroup v1. cgroup v1 support is in maintenance mode"
-            log.error(
-                f"Shutdown request received: kubelet exited: failed to validate kubelet configuration: {text}"
-            )
-            return 1
+    needs_v2 = containerd.parse_version(cluster.version) >= (1, 35, 0)
+    if needs_v2 and not paths.on_node(paths.CGROUP_CONTROLLERS).exists():
+        await asyncio.sleep(1)
+        text = "kubelet is configured to not run on a host using cgroup v1. cgroup v1 support is in maintenance mode"
+        log.error(
+            f"Shutdown request received: kubelet exited: failed to validate kubelet configuration: {text}"
+        )
+        return 1
     cluster.daemon.write()
     for name, binary in cluster.daemon.runtimes.items():
         log.info(f"Found nvidia container runtime {name} at {binary}")

@@ -7,6 +7,7 @@ from . import problem
 from .problem import ProblemError
 from .resources import Resource
 from .store import Store
+from .words import words
 
 Object = dict[str, Any]
 SUBDOMAIN = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*")
@@ -23,10 +24,27 @@ LABEL_WHY = (
 )
 
 POD_FIELDS = set(
-    ["activeDeadlineSeconds", "affinity", "automountServiceAccountToken", "containers", "dnsConfig", "dnsPolicy", "enableServiceLinks", "ephemeralContainers", "hostAliases", "hostIPC", "hostNetwork", "hostPID", "hostUsers", "hostname", "hostnameOverride", "imagePullSecrets", "initContainers", "nodeName", "nodeSelector", "os", "overhead", "preemptionPolicy", "priority", "priorityClassName", "readinessGates", "resourceClaims", "resources", "restartPolicy", "runtimeClassName", "schedulerName", "schedulingGates", "securityContext", "serviceAccount", "serviceAccountName", "setHostnameAsFQDN", "shareProcessNamespace", "subdomain", "terminationGracePeriodSeconds", "tolerations", "topologySpreadConstraints", "volumes", "workloadRef"]
+    words(
+        """
+    activeDeadlineSeconds affinity automountServiceAccountToken containers dnsConfig dnsPolicy
+    enableServiceLinks ephemeralContainers hostAliases hostIPC hostNetwork hostPID hostUsers
+    hostname hostnameOverride imagePullSecrets initContainers nodeName nodeSelector os overhead
+    preemptionPolicy priority priorityClassName readinessGates resourceClaims resources
+    restartPolicy runtimeClassName schedulerName schedulingGates securityContext serviceAccount
+    serviceAccountName setHostnameAsFQDN shareProcessNamespace subdomain
+    terminationGracePeriodSeconds tolerations topologySpreadConstraints volumes workloadRef
+    """
+    )
 )
 CONTAINER_FIELDS = set(
-    ["args", "command", "env", "envFrom", "image", "imagePullPolicy", "lifecycle", "livenessProbe", "name", "ports", "readinessProbe", "resizePolicy", "resources", "restartPolicy", "restartPolicyRules", "securityContext", "startupProbe", "stdin", "stdinOnce", "terminationMessagePath", "terminationMessagePolicy", "tty", "volumeDevices", "volumeMounts", "workingDir"]
+    words(
+        """
+    args command env envFrom image imagePullPolicy lifecycle livenessProbe name ports readinessProbe
+    resizePolicy resources restartPolicy restartPolicyRules securityContext startupProbe stdin
+    stdinOnce terminationMessagePath terminationMessagePolicy tty volumeDevices volumeMounts
+    workingDir
+    """
+    )
 )
 
 

@@ -59,10 +59,10 @@ class Real:
             str(self.folder),
         ]
         quiet = subprocess.DEVNULL
-        errors = open(self.folder / "shim.log", "wb")
-        self.shim = subprocess.Popen(
-            command, stdin=quiet, stdout=quiet, stderr=errors, start_new_session=True
-        )
+        with (self.folder / "shim.log").open("wb") as errors:
+            self.shim = subprocess.Popen(
+                command, stdin=quiet, stdout=quiet, stderr=errors, start_new_session=True
+            )
         (self.folder / "shim.pid").write_text(str(self.shim.pid))
 
     @property

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 
 from .. import machine
 from ..containerd import parse_version
+from ..words import words
 
 PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 # The newest patch release of each minor that registry.k8s.io holds.
@@ -27,7 +28,11 @@ KUBE_SCHEDULERS = {
     36: 3,
     37: 1,
 }
-HAMI_TAGS = ["2.5.0", "2.5.1", "2.5.2", "2.5.3", "2.6.0", "2.6.1", "2.7.0", "2.7.1", "2.8.0", "2.8.1", "2.8.2", "2.8.3", "2.9.0", "2.10.0"]
+HAMI_TAGS = words(
+    """
+    2.5.0 2.5.1 2.5.2 2.5.3 2.6.0 2.6.1 2.7.0 2.7.1 2.8.0 2.8.1 2.8.2 2.8.3 2.9.0 2.10.0
+    """
+)
 
 
 @dataclass(frozen=True)

@@ -6,16 +6,18 @@ import shutil
 from typing import Any
 
 from .. import clock, events, log, paths
-from ..cluster import Cluster, condition, set_condition
+from ..cluster import Cluster
 from . import environment, images, volumes
 from .container import Exit, Played, Real, log_path
 from .devices import AdmissionError
+from .pod_status import PodStatus
 from .programs import find_program
+from .pulling import Pulling
 
 Object = dict[str, Any]
 
 
-class PodWorker:
+class PodWorker(Pulling, PodStatus):
     def __init__(self, cluster: Cluster, pod: Object) -> None:
         self.cluster = cluster
         self.key = (pod["metadata"]["namespace"], pod["metadata"]["name"])
@@ -245,123 +247,6 @@ class PodWorker:
                 self._state(container, state={"waiting": {"reason": "ContainerCreating"}})
                 self.event("Warning", "FailedMount", str(failed))
                 await asyncio.sleep(2)
-
-    def _running_image(self, container: Object) -> images.Image:
-        """The image of a container that was started before: it needs no registry any more."""
-        try:
-            return images.pull(container["image"], self.cluster.version)
-        except images.PullError:
-            return images.Image(container["image"], "service")
-
-    async def _image(self, container: Object) -> images.Image:
-        reference, wait = container["image"], 10.0
-        while True:
-            current = next((c for c in self._specs() if c["name"] == container["name"]), container)
-            reference = current["image"]
-            try:
-                image = images.pull(reference, self.cluster.version)
-            except images.PullError as failed:
-                await self._pull_failed(container, reference, failed, wait)
-                wait = min(wait * 2, 300.0)
-                continue
-            if image.name in self.cluster.kubelet.images and current.get("imagePullPolicy") != "Always":
-                if "containerID" not in self.states.get(container["name"], {}):
-                    self.event(
-                        "Normal", "Pulled", f'Container image "{reference}" already present on machine'
-                    )
-                return image
-            self._state(container, state={"waiting": {"reason": "ContainerCreating"}})
-            self.event("Normal", "Pulling", f'Pulling image "{reference}"')
-            await asyncio.sleep(image.seconds)
-            text = f'Successfully pulled image "{reference}" in {int(image.seconds * 1000)}ms'
-            self.event("Normal", "Pulled", text)
-            self.cluster.kubelet.images.add(image.name)
-            return image
-
-    async def _pull_failed(
-        self, container: Object, reference: str, failed: images.PullError, wait: float
-    ) -> None:
-        if failed.reason == "InvalidImageName":
-            self._state(container, state={"waiting": {"reason": failed.reason, "message": str(failed)}})
-            self.event("Warning", "InspectFailed", str(failed))
-            self.event("Warning", "Failed", "Error: InvalidImageName")
-            await asyncio.sleep(wait)
-            return
-        self.event("Normal", "Pulling", f'Pulling image "{reference}"')
-        self._state(container, state={"waiting": {"reason": "ErrImagePull", "message": str(failed)}})
-        self.event("Warning", "Failed", f'Failed to pull image "{reference}": {failed}')
-        self.event("Warning", "Failed", "Error: ErrImagePull")
-        await asyncio.sleep(1.0)
-        text = f'Back-off pulling image "{reference}"'
-        waiting = {"reason": "ImagePullBackOff", "message": f"{text}: ErrImagePull: {failed}"}
-        self._state(container, state={"waiting": waiting})
-        self.event("Normal", "BackOff", text)
-        self.event("Warning", "Failed", "Error: ImagePullBackOff")
-        await asyncio.sleep(wait)
-
-    def _specs(self) -> list[Object]:
-        return [*(self.pod["spec"].get("initContainers") or []), *self.pod["spec"]["containers"]]
-
-    # --- status
-
-    def _state(self, container: Object, **changes: Any) -> None:
-        if "containerID" in changes:
-            changes["containerID"] = f"containerd://{changes['containerID']}"
-        base = {"name": container["name"], "image": container["image"], "imageID": "", "restartCount": 0}
-        state = {**base, "ready": False, "started": False, "state": {}, "lastState": {}}
-        self.states[container["name"]] = {**state, **self.states.get(container["name"], {}), **changes}
-        self._set()
-
-    def _set(self, **fields: Any) -> None:
-        pod = self.pod
-        init_names = [c["name"] for c in pod["spec"].get("initContainers") or []]
-        names = [c["name"] for c in pod["spec"]["containers"]]
-        mine = [self._shown(n) for n in names if n in self.states]
-        first = [self._shown(n) for n in init_names if n in self.states]
-        ready = len(mine) == len(names) and all(s["ready"] for s in mine)
-        begun = any("running" in s["state"] or s.get("lastState") for s in mine)
-        phase = fields.get("phase") or pod["status"].get("phase", "Pending")
-        if phase == "Pending" and begun:
-            phase = "Running"
-        finished = phase in ("Succeeded", "Failed")
-        over = (
-            {"reason": "PodCompleted"}
-            if phase == "Succeeded"
-            else {"reason": "PodFailed"}
-            if finished
-            else {}
-        )
-        unready = over if finished else {"reason": "ContainersNotReady"}
-        is_ready = ready and not finished
-
-        def change(obj: Object) -> None:
-            status = obj["status"]
-            status.update({**fields, "phase": phase})
-            conditions = status.get("conditions") or []
-            for kind, good in (
-                ("PodReadyToStartContainers", not finished),
-                ("Initialized", True),
-                ("Ready", is_ready),
-                ("ContainersReady", is_ready),
-            ):
-                why = {} if good or kind not in ("Ready", "ContainersReady") else unready
-                conditions = set_condition(conditions, condition(kind, "True" if good else "False", **why))
-            status["conditions"] = conditions
-            if mine:
-                status["containerStatuses"] = mine
-            if first:
-                status["initContainerStatuses"] = first
-
-        self.cluster.store.modify("pods", *self.key, change)
-
-    def _shown(self, name: str) -> Object:
-        state = dict(self.states[name])
-        spec = next((c for c in self._specs() if c["name"] == name), None)
-        try:
-            state["image"] = images.normal(spec["image"] if spec else state["image"])
-        except images.PullError:
-            state["image"] = spec["image"] if spec else state["image"]
-        return state
 
     # --- the end
 

@@ -104,7 +104,7 @@ class Streams:
             await asyncio.sleep(0.2)
 
     def _shown(self, line: str, stamps: bool) -> str:
-        time, _, tag, text = (line.rstrip("\n").split(" ", 3) + [""])[:4]
+        time, _, tag, text = [*line.rstrip("\n").split(" ", 3), ""][:4]
         return (f"{time} {text}" if stamps else text) + ("\n" if tag == "F" else "")
 
     # --- exec

@@ -1,0 +1,70 @@
+"""Getting a container's image, as often and as loudly as kubelet tries."""
+
+import asyncio
+from typing import Any
+
+from ..cluster import Cluster
+from . import images
+
+Object = dict[str, Any]
+
+
+class Pulling:
+    cluster: Cluster
+    states: dict[str, Object]
+    event: Any
+    _state: Any
+    _specs: Any
+
+    def _running_image(self, container: Object) -> images.Image:
+        """The image of a container that was started before: it needs no registry any more."""
+        try:
+            return images.pull(container["image"], self.cluster.version)
+        except images.PullError:
+            return images.Image(container["image"], "service")
+
+    async def _image(self, container: Object) -> images.Image:
+        reference, wait = container["image"], 10.0
+        while True:
+            current = next((c for c in self._specs() if c["name"] == container["name"]), container)
+            reference = current["image"]
+            try:
+                image = images.pull(reference, self.cluster.version)
+            except images.PullError as failed:
+                await self._pull_failed(container, reference, failed, wait)
+                wait = min(wait * 2, 300.0)
+                continue
+            if image.name in self.cluster.kubelet.images and current.get("imagePullPolicy") != "Always":
+                if "containerID" not in self.states.get(container["name"], {}):
+                    self.event(
+                        "Normal", "Pulled", f'Container image "{reference}" already present on machine'
+                    )
+                return image
+            self._state(container, state={"waiting": {"reason": "ContainerCreating"}})
+            self.event("Normal", "Pulling", f'Pulling image "{reference}"')
+            await asyncio.sleep(image.seconds)
+            text = f'Successfully pulled image "{reference}" in {int(image.seconds * 1000)}ms'
+            self.event("Normal", "Pulled", text)
+            self.cluster.kubelet.images.add(image.name)
+            return image
+
+    async def _pull_failed(
+        self, container: Object, reference: str, failed: images.PullError, wait: float
+    ) -> None:
+        if failed.reason == "InvalidImageName":
+            self._state(container, state={"waiting": {"reason": failed.reason, "message": str(failed)}})
+            self.event("Warning", "InspectFailed", str(failed))
+            self.event("Warning", "Failed", "Error: InvalidImageName")
+            await asyncio.sleep(wait)
+            return
+        self.event("Normal", "Pulling", f'Pulling image "{reference}"')
+        self._state(container, state={"waiting": {"reason": "ErrImagePull", "message": str(failed)}})
+        self.event("Warning", "Failed", f'Failed to pull image "{reference}": {failed}')
+        self.event("Warning", "Failed", "Error: ErrImagePull")
+        await asyncio.sleep(1.0)
+        text = f'Back-off pulling image "{reference}"'
+        waiting = {"reason": "ImagePullBackOff", "message": f"{text}: ErrImagePull: {failed}"}
+        self._state(container, state={"waiting": waiting})
+        self.event("Normal", "BackOff", text)
+        self.event("Warning", "Failed", "Error: ImagePullBackOff")
+        await asyncio.sleep(wait)
