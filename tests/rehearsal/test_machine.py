@@ -262,3 +262,22 @@ def test_help_of_each_command() -> None:
 
 def test_the_cache_is_private() -> None:
     assert cache.root().stat().st_mode & 0o077 == 0
+
+
+def test_ctrl_c_in_the_middle_of_a_run_leaves_nothing() -> None:
+    name = f"t{os.getpid()}-run"
+    command = [sys.executable, "-u", "-m", "rehearsal", "run", "--name", name]
+    process = subprocess.Popen(command, cwd=REPOSITORY, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
+                               start_new_session=True)  # fmt: skip
+    assert process.stdout
+    said = []
+    for line in process.stdout:
+        said.append(line)
+        if "Container toolkit" in line:  # pyinfra is at work on the node
+            os.killpg(process.pid, signal.SIGINT)  # what a terminal does
+            break
+    rest, _ = process.communicate(timeout=60)
+    said.append(rest)
+    assert process.returncode == 130, "".join(said)
+    assert "down: nothing left behind" in rest
+    assert traces(name) == NOTHING
