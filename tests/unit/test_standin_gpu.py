@@ -257,3 +257,19 @@ def test_no_card_is_said_in_the_drivers_words(machine: Machine) -> None:
     done = machine.smi()
     assert done.returncode == 9
     assert "couldn't communicate with the NVIDIA driver" in done.stdout
+
+
+def test_nvcc_builds_both_probes(machine: Machine) -> None:
+    lab = machine.folder / "lab.cu"
+    lab.write_text("int main() { void *p; while (cudaMalloc(&p, 256 << 20) == cudaSuccess); }\n")
+    for source, arguments in ((lab, []), (PROBE.with_name("nvcc_probe.cu"), ["256", "9000"])):
+        probe = machine.folder / "probe"
+        subprocess.run([str(parts.SOURCES / "nvcc"), "-o", str(probe), str(source)], check=True)
+        command = [sys.executable, str(probe), *arguments]
+        environment = machine.environment("8000m")
+        done = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
+        lines = done.stdout.splitlines()
+        assert lines[0] == "cudaMalloc refused after 7424 MiB allocated: out of memory"
+        assert [json.loads(line)["allocated_mib"] for line in lines[1:]] == [7424] * len(arguments[:1])
+    refused = subprocess.run([str(parts.SOURCES / "nvcc"), "/dev/null"], capture_output=True, check=False)
+    assert refused.returncode == 1

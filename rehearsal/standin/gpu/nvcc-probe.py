@@ -1,3 +1,5 @@
+"""What the nvcc stand-in writes as its output: the probe's steps through the driver API."""
+
 import ctypes
 import json
 import os
@@ -6,6 +8,7 @@ import sys
 import time
 
 MIB = 1 << 20
+JSON = "@JSON@" == "True"  # whether the source prints a JSON line (this project's does, the lab's does not)
 NAMES = {0: None, 2: "cudaErrorMemoryAllocation", 100: "cudaErrorNoDevice"}
 
 
@@ -25,9 +28,24 @@ def keep(seconds, until_stdin_closes):
 
 
 def report(measured, rc, allocated=0, error=None, free=None, total=None, chunk=0, cap=0):
-    print(json.dumps({"measured": measured, "route": "runtime", "refused": measured and rc != 0,
-                      "allocated_mib": allocated, "rc": rc, "rc_name": NAMES.get(rc, "cudaErrorUnknown"), "error": error,
-                      "free_before_mib": free, "total_mib": total, "chunk_mib": chunk, "cap_mib": cap}), flush=True)
+    print(
+        json.dumps(
+            {
+                "measured": measured,
+                "route": "runtime",
+                "refused": measured and rc != 0,
+                "allocated_mib": allocated,
+                "rc": rc,
+                "rc_name": NAMES.get(rc, "cudaErrorUnknown"),
+                "error": error,
+                "free_before_mib": free,
+                "total_mib": total,
+                "chunk_mib": chunk,
+                "cap_mib": cap,
+            }
+        ),
+        flush=True,
+    )
 
 
 def main(arguments):
@@ -37,7 +55,11 @@ def main(arguments):
         print("usage: probe CHUNK_MIB CAP_MIB [HOLD_SECONDS [until-stdin-closes]]", file=sys.stderr)
         return 2
     cuda, context = ctypes.CDLL("libcuda.so.1"), ctypes.c_void_p()
-    rc = cuda.cuInit(0) or cuda.cuDevicePrimaryCtxRetain(ctypes.byref(context), 0) or cuda.cuCtxSetCurrent(context)
+    rc = (
+        cuda.cuInit(0)
+        or cuda.cuDevicePrimaryCtxRetain(ctypes.byref(context), 0)
+        or cuda.cuCtxSetCurrent(context)
+    )
     if rc:
         report(False, rc, error=words(cuda, rc), chunk=chunk, cap=cap)
         return 3
