@@ -8,7 +8,9 @@ import sys
 import time
 
 MIB = 1 << 20
-JSON = "@JSON@" == "True"  # whether the source prints a JSON line (this project's does, the lab's does not)
+JSON = {"True": True, "False": False}[
+    "@JSON@"
+]  # whether the source prints a JSON line (this project's does, the lab's does not)
 NAMES = {0: None, 2: "cudaErrorMemoryAllocation", 100: "cudaErrorNoDevice"}
 
 
