@@ -131,7 +131,9 @@ class Settings(BaseModel):
     @classmethod
     def _no_credentials(cls, value: str) -> str:
         if "@" in value.split("/")[2]:
-            raise ValueError("credentials in a URL would show in process lists and logs; use a mirror without them")
+            raise ValueError(
+                "credentials in a URL would show in process lists and logs; use a mirror without them"
+            )
         return value
 
     @field_validator("toolkit_key_fingerprint")

@@ -7,7 +7,15 @@ import pytest
 from hami_k3s.isolation.parse import find_out_of_memory, parse_probe
 
 PROBES = Path(__file__).parent.parent / "recorded" / "h200" / "probes"
-ENFORCED = {"sync": True, "pitch": True, "async": True, "vmm": True, "managed": True, "pool": False, "array": False}
+ENFORCED = {
+    "sync": True,
+    "pitch": True,
+    "async": True,
+    "vmm": True,
+    "managed": True,
+    "pool": False,
+    "array": False,
+}
 MIB = 1024 * 1024
 
 
