@@ -17,6 +17,7 @@ SCHEDULER = "scheduler.kubeScheduler.image.registry=registry.k8s.io,scheduler.ku
 def node(tmp_path_factory):
     """One server with HAMi installed and its webhook reachable."""
     made = standin.Node(tmp_path_factory.mktemp("node"))
+    made.faults("webhook-late=5")
     made.start()
     try:
         made.wait(lambda: "rtx-1" in made.run("kubectl", "get", "nodes").stdout)

@@ -132,7 +132,7 @@ async def _agent(cluster: Cluster, api: Api, settings: Settings, stop: asyncio.E
     tasks = [
         asyncio.ensure_future(cluster.store.keep_saved()),
         asyncio.ensure_future(_every(10.0, lambda: node.beat(cluster), after=READY_AFTER)),
-        asyncio.ensure_future(_every(5.0, lambda: addons.manifests(cluster))),
+        asyncio.ensure_future(_every(2.0, lambda: addons.manifests(cluster))),
         asyncio.ensure_future(_every(60.0, lambda: events.expire(cluster.store))),
         asyncio.ensure_future(_control(cluster)),
     ]

@@ -91,10 +91,8 @@ def expand(text: str, env: dict[str, str]) -> str:
 
 
 def command(container: Object, image: Image, env: dict[str, str]) -> list[str]:
-    words = container.get("command") or (
-        [] if container.get("args") and not image.command else list(image.command)
-    )
-    return [expand(str(w), env) for w in [*words, *(container.get("args") or [])]]
+    given, more = container.get("command") or [], container.get("args") or []
+    return [expand(str(w), env) for w in ([*given, *more] or image.command)]
 
 
 def files(cluster: Cluster, pod: Object) -> dict[str, str]:
