@@ -104,16 +104,59 @@ def _delete_options(data: bytes) -> dict[str, Any]:
     return options
 
 
-def _review(_data: bytes) -> dict[str, Any]:
-    """Who asks here is the administrator: what is asked does not matter."""
-    return {"metadata": {}}
+# Message -> field number -> (name, kind): "text", "number", "texts", "map" (text to text), "maps of bytes", "meta",
+# another message, or a list of them ("[Message]"). Only what clients send in this form.
+MESSAGES: dict[str, dict[int, tuple[str, str]]] = {
+    "Namespace": {1: ("metadata", "meta")},
+    "ServiceAccount": {1: ("metadata", "meta")},
+    "SelfSubjectAccessReview": {1: ("metadata", "meta")},
+    "SelfSubjectReview": {1: ("metadata", "meta")},
+    "Eviction": {1: ("metadata", "meta")},
+    "ConfigMap": {1: ("metadata", "meta"), 2: ("data", "map")},
+    "Deployment": {1: ("metadata", "meta"), 2: ("spec", "DeploymentSpec")},
+    "DeploymentSpec": {
+        1: ("replicas", "number"),
+        2: ("selector", "LabelSelector"),
+        3: ("template", "PodTemplate"),
+    },
+    "LabelSelector": {1: ("matchLabels", "map")},
+    "Job": {1: ("metadata", "meta"), 2: ("spec", "JobSpec")},
+    "JobSpec": {1: ("parallelism", "number"), 2: ("completions", "number"), 6: ("template", "PodTemplate")},
+    "PodTemplate": {1: ("metadata", "meta"), 2: ("spec", "PodSpec")},
+    "PodSpec": {2: ("containers", "[Container]"), 3: ("restartPolicy", "text")},
+    "Container": {1: ("name", "text"), 2: ("image", "text"), 3: ("command", "texts"), 4: ("args", "texts")},
+}
+
+
+def _message(kind: str, data: bytes) -> dict[str, Any]:
+    known, found, result = MESSAGES[kind], fields(data), {}
+    for number, (name, form) in known.items():
+        if number not in found:
+            continue
+        values = found[number]
+        if form == "text":
+            value: Any = values[-1].decode()
+        elif form == "texts":
+            value = [v.decode() for v in values]
+        elif form == "number":
+            value = values[-1]
+        elif form == "map":
+            value = {k: v.decode() for k, v in _pairs(values).items()}
+        elif form == "meta":
+            value = _meta(values[-1])
+        elif form.startswith("["):
+            value = [_message(form[1:-1], v) for v in values]
+        else:
+            value = _message(form, values[-1])
+        if value != "":
+            result[name] = value
+    return result
 
 
 READERS = {
     "Secret": _secret,
     "DeleteOptions": _delete_options,
-    "SelfSubjectAccessReview": _review,
-    "SelfSubjectReview": _review,
+    **{kind: lambda data, kind=kind: _message(kind, data) for kind in MESSAGES},
 }
 
 
