@@ -182,6 +182,34 @@ def test_what_a_job_prints_and_ends_with(node):
         status = node.json("pod", name)["status"]["containerStatuses"][0]
         assert status["state"]["terminated"]["exitCode"] == code
         assert node.ok("kubectl", "logs", name) == "said\n"
+    node.ok("kubectl", "delete", "pod", "--all", "--now")
+
+
+def shims(node):
+    found = []
+    for entry in standin.Path("/proc").glob("[0-9]*/cmdline"):
+        try:
+            words = entry.read_bytes().decode().split("\0")
+        except OSError:
+            continue
+        if words[0].startswith(str(node.root)) and words[0].endswith("containerd-shim-runc-v2"):
+            found.append(words)
+    return found
+
+
+def test_no_process_outlives_its_pod(node):
+    """With grace, by force, and while the container starts."""
+    node.wait(lambda: not shims(node))
+    for flags in (["--now"], ["--force", "--grace-period=0"]):
+        node.ok("kubectl", "apply", "-f", "-", stdin=standin.pod("gone", 0))
+        node.ok("kubectl", "wait", "--for=condition=Ready", "pod/gone", "--timeout=10s")
+        assert len(shims(node)) == 1
+        node.ok("kubectl", "delete", "pod", "gone", *flags)
+        node.wait(lambda: not shims(node))
+    node.ok("kubectl", "apply", "-f", "-", stdin=standin.pod("gone", 0))
+    node.ok("kubectl", "delete", "pod", "gone", "--force", "--grace-period=0")
+    time.sleep(1)
+    node.wait(lambda: not shims(node))
 
 
 def test_an_unknown_image_is_not_pulled(node):

@@ -7,6 +7,7 @@ from typing import Any
 from .. import paths
 from ..cluster import Cluster, is_leaving
 from . import shim as shim_module
+from .container import Real
 from .devices import DeviceManager
 from .pod import PodWorker
 
@@ -22,8 +23,23 @@ class Kubelet:
         self.images: set[str] = set()
         self.shim = self._extract()
         node = cluster.store.get("nodes", "", cluster.node) or {}
+        self._sweep()
         for image in node.get("status", {}).get("images") or []:
             self.images |= set(image.get("names") or [])
+
+    def _sweep(self) -> None:
+        """Containers whose pods were removed while k3s was away."""
+        known = {
+            s.get("containerID", "").removeprefix("containerd://")
+            for p in self.cluster.pods()
+            for kind in ("containerStatuses", "initContainerStatuses")
+            for s in p.get("status", {}).get(kind) or []
+        }
+        for folder in paths.on_node(paths.CONTAINERS).glob("*"):
+            if folder.name not in known:
+                orphan = Real(folder.name)
+                orphan.kill()
+                orphan.forget()
 
     def _extract(self) -> Path:
         """k3s unpacks its helpers into the data folder; k3s-killall.sh finds shims by this path."""

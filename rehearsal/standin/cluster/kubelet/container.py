@@ -4,6 +4,7 @@ Both keep their state in one folder under /run, so that a restarted k3s finds th
 """
 
 import asyncio
+import contextlib
 import json
 import os
 import shutil
@@ -48,20 +49,17 @@ class Real:
     def start(self, shim: Path, config: Object) -> None:
         self.folder.mkdir(parents=True, exist_ok=True)
         (self.folder / "config.json").write_text(json.dumps(config))
-        command = [
-            "/usr/bin/python3",
-            str(shim),
-            "-namespace",
-            "k8s.io",
-            "-id",
-            self.id,
-            "-address",
-            str(self.folder),
-        ]
+        # Shown in the process list as the real one is: k3s-killall.sh finds shims by the beginning of their command.
+        command = [str(shim), str(shim), "-namespace", "k8s.io", "-id", self.id, "-address", str(self.folder)]
         quiet = subprocess.DEVNULL
         with (self.folder / "shim.log").open("wb") as errors:
             self.shim = subprocess.Popen(
-                command, stdin=quiet, stdout=quiet, stderr=errors, start_new_session=True
+                command,
+                executable="/usr/bin/python3",
+                stdin=quiet,
+                stdout=quiet,
+                stderr=errors,
+                start_new_session=True,
             )
         (self.folder / "shim.pid").write_text(str(self.shim.pid))
 
@@ -88,11 +86,17 @@ class Real:
             return Exit(137, clock.stamp(), "")  # killed from outside together with its shim
         return None
 
-    def _shim_lives(self) -> bool:
+    def _shim_pid(self) -> int | None:
         try:
-            pid = int((self.folder / "shim.pid").read_text())
-            return self.id in Path(f"/proc/{pid}/cmdline").read_bytes().decode()
+            return int((self.folder / "shim.pid").read_text())
         except (OSError, ValueError):
+            return None
+
+    def _shim_lives(self) -> bool:
+        pid = self._shim_pid()
+        try:
+            return pid is not None and self.id in Path(f"/proc/{pid}/cmdline").read_bytes().decode()
+        except OSError:
             return False
 
     async def wait_started(self) -> Exit | None:
@@ -109,19 +113,29 @@ class Real:
             await asyncio.sleep(0.1)
 
     async def stop(self, grace: float) -> None:
-        for number, patience in ((signal.SIGTERM, grace), (signal.SIGKILL, 10.0)):
+        with contextlib.suppress(
+            asyncio.TimeoutError
+        ):  # one that is just starting is let to its process first
+            await asyncio.wait_for(self.wait_started(), 3)
+        for number, patience in ((signal.SIGTERM, grace), (signal.SIGKILL, 5.0)):
             pid = self.pid
             if pid is None or self.exit():
-                return
-            try:
+                break
+            with contextlib.suppress(ProcessLookupError):
                 os.kill(pid, number)
-            except ProcessLookupError:
-                return
-            end = asyncio.get_running_loop().time() + patience
-            while asyncio.get_running_loop().time() < end:
-                if self.exit():
-                    return
-                await asyncio.sleep(0.05)
+            with contextlib.suppress(asyncio.TimeoutError):
+                await asyncio.wait_for(self.wait(), patience)
+        self.kill()
+
+    def kill(self) -> None:
+        """Whatever is left of it, at once."""
+        for pid in (
+            self.pid if self._shim_lives() else None,
+            self._shim_pid() if self._shim_lives() else None,
+        ):
+            with contextlib.suppress(ProcessLookupError):
+                if pid is not None:
+                    os.kill(pid, signal.SIGKILL)
 
     def forget(self) -> None:
         shutil.rmtree(self.folder, ignore_errors=True)

@@ -1,6 +1,7 @@
 """One pod on this node, from admission to removal."""
 
 import asyncio
+import contextlib
 import secrets
 import shutil
 from typing import Any
@@ -252,13 +253,16 @@ class PodWorker(Pulling, PodStatus):
 
     async def terminate(self, grace: float) -> None:
         self.leaving = True
-        for name in list(self.running):
-            self.event("Normal", "Killing", f"Stopping container {name}")
+        with contextlib.suppress(asyncio.CancelledError):  # a pod removed without grace is gone already
+            for name in list(self.running):
+                self.event("Normal", "Killing", f"Stopping container {name}")
         held = list(self.running.values())
         await asyncio.gather(*(c.stop(grace) for c in held))
         self.task.cancel()
         await asyncio.wait([self.task], timeout=1)
-        for container in held:
+        late = [c for c in self.running.values() if c not in held]  # started while the others were stopped
+        await asyncio.gather(*(c.stop(0) for c in late))
+        for container in held + late:
             container.forget()
         shutil.rmtree(paths.on_node(f"{paths.KUBELET}/pods/{self.uid}"), ignore_errors=True)
         namespace, name = self.key
