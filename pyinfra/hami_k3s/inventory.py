@@ -13,7 +13,8 @@ import yaml
 from pyinfra.connectors.ssh import connector_data_meta
 
 from hami_k3s import gate
-from hami_k3s.settings import PREFIXES, SettingsError, check
+from hami_k3s.releases import lockfile
+from hami_k3s.settings import SettingsError, check, is_ours
 
 HOW = """no hosts given. Name them in one of these ways:
     GPU_NODES=root@203.0.113.7,ubuntu@203.0.113.8 pyinfra inventory.py deploys/gpu_node.py
@@ -27,6 +28,7 @@ HOST = re.compile(
     r"(?:(?P<address>\w[\w.-]*|\[[\da-fA-F:.]+\])(?::(?P<port>\d+))?|(?P<bare>(?:[\da-fA-F]*:){2,}[\da-fA-F.]*))"
 )
 
+PARTS = lockfile.VERSIONS.values()
 Hosts = list[tuple[str, dict[str, Any]]]
 
 
@@ -61,6 +63,9 @@ def hosts(folder: Path) -> Hosts:
                 f"host {name} is listed twice; give each machine one entry with a name of its own"
             )
     _check_settings(found, folder)
+    if lock := lockfile.current():
+        said = ", ".join(f"{name} {part.version}" for name in PARTS if (part := getattr(lock, name)))
+        click.echo(f"--> Releases locked by {lockfile.path()}: {said}", err=True)
     gate.install()
     return found
 
@@ -81,7 +86,7 @@ def _fleet(path: Path) -> Hosts:
     settings = fleet.get("settings") or {}
     if not isinstance(settings, dict):
         raise FleetError(f"{path}: `settings:` must be a mapping of setting: value")
-    if bad := [key for key in settings if not str(key).startswith(PREFIXES)]:
+    if bad := [key for key in settings if not is_ours(str(key))]:
         raise FleetError(f"{path}: {bad[0]} under `settings:` is not a setting; docs/settings.md lists them")
     entries = fleet.get("hosts") or []
     if not isinstance(entries, list):
@@ -108,7 +113,7 @@ def _host(entry: object, where: str) -> tuple[str, dict[str, Any]]:
         raise FleetError(f"{where}: {entry!r} is not a host: write user@address, or a mapping with `name:`")
     data = {key: value for key, value in entry.items() if key != "name"}
     for key in data:
-        if key not in connector_data_meta and not str(key).startswith((*PREFIXES, "_")):
+        if key not in connector_data_meta and not (is_ours(str(key)) or str(key).startswith("_")):
             known = ", ".join(sorted(connector_data_meta))
             raise FleetError(
                 f"{where}: host {entry['name']}: unknown key {key!r}; known: {known}, and any setting"

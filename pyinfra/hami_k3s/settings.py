@@ -11,10 +11,14 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints, ValidationError, field_validator
 
 from hami_k3s import releases
+from hami_k3s.releases import lockfile, origin
+from hami_k3s.releases.bundle import BundleError
 
-PREFIXES = ("k3s_", "hami_", "toolkit_", "helm_", "verify_", "reset_")
+PREFIXES = ("k3s_", "hami_", "toolkit_", "helm_", "verify_", "report_", "reset_")
 
 Url = Annotated[str, StringConstraints(pattern=r"^https?://[^\s'\"]+[^\s'\"/]$")]
+ChartUrl = Annotated[str, StringConstraints(pattern=r"^(https?|oci)://[^\s'\"]+[^\s'\"/]$")]
+Proxy = Annotated[str, StringConstraints(pattern=r"^https?://[^\s'\"\\$]+$")]
 Sha256 = Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{64}$")]
 # DNS-1123, as Kubernetes wants names
 Name = Annotated[str, StringConstraints(pattern=r"^[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?$")]
@@ -29,6 +33,32 @@ class Settings(BaseModel):
     """The settings of one host. Field order is the order of docs/settings.md."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
+
+    mirror: str | None = Field(
+        None,
+        pattern=r"^(cn|https?://[^\s'\"]+)$",
+        description="sources that are not set by themselves: `cn` (public mirrors), or the URL of a bundle's folder; "
+        "docs/mirrors.md",
+    )
+    source: Literal["internet", "bundle"] = Field(
+        "internet", description="bundle: everything goes to the hosts over SSH, docs/air-gap.md"
+    )
+    bundle: str = Field(
+        "bundle", description="folder made by `python -m hami_k3s.releases bundle`, on the control side"
+    )
+    http_proxy: Proxy | None = Field(
+        None, description="proxy for http URLs: apt, downloads, k3s and containerd, nothing else on the host"
+    )
+    https_proxy: Proxy | None = Field(None, description="proxy for https URLs, as http_proxy")
+    no_proxy: str | None = Field(
+        None,
+        pattern=r"^[A-Za-z0-9.:/*_,\[\] -]*$",
+        description="hosts reached without the proxy; the cluster's own ranges are added for k3s",
+    )
+    private_ca: str | None = Field(
+        None,
+        description="PEM file on the control side: further authorities that apt, downloads, helm and containerd trust",
+    )
 
     toolkit_version: str = Field(
         "1.19.1", description="NVIDIA Container Toolkit, all four packages; 1.18.2 or later"
@@ -50,6 +80,15 @@ class Settings(BaseModel):
         "https://github.com/k3s-io/k3s/releases/download",
         description="the binary is at URL/VERSION/k3s, its sums beside it",
     )
+    k3s_channel_url: Url = Field(
+        "https://update.k3s.io/v1-release/channels",
+        description="where `releases lock --k3s stable` looks a channel's newest release up",
+    )
+    k3s_registries: dict[str, Any] = Field(
+        default_factory=dict,
+        description="`mirrors` and `configs` merged into /etc/rancher/k3s/registries.yaml (0600), other entries stay; "
+        "a value `env:NAME` is read from the environment of the command",
+    )
     k3s_kubeconfig_mode: str = Field(
         "0600", pattern=r"^0?[0-7]{3}$", description="mode of /etc/rancher/k3s/k3s.yaml (the lab uses 644)"
     )
@@ -66,9 +105,9 @@ class Settings(BaseModel):
     helm_download_timeout: int = Field(300, ge=5, description="seconds for the download of helm")
 
     hami_chart_version: str = Field("2.9.0", description="version of HAMi's chart")
-    hami_chart_repository: Url = Field(
+    hami_chart_repository: ChartUrl = Field(
         "https://project-hami.github.io/HAMi",
-        description="chart repository (its index.yaml is at URL/index.yaml)",
+        description="chart repository (its index.yaml is at URL/index.yaml), or oci://HOST/FOLDER with the chart hami",
     )
     hami_chart_sha256: Sha256 | None = Field(
         None, description="sha256 of the chart archive; known for the default version, needed for others"
@@ -111,7 +150,17 @@ class Settings(BaseModel):
     verify_pending_timeout: int = Field(
         60, ge=5, description="seconds for the scheduler to say why the third pod cannot fit"
     )
+    verify_cards: Literal["all", "first"] | list[str] = Field(
+        "all",
+        description="which cards are proved: all, first, or a list of UUIDs; the others are listed as not tested",
+    )
+    verify_durable: bool = Field(
+        False,
+        description="also prove that all of it holds after a restart of k3s and a daemon-reload, which it does",
+    )
     verify_reports: str = Field("reports", description="folder for the reports, on the control side")
+
+    report_language: Literal["en", "zh"] = Field("en", description="language of report.html and report.md")
 
     reset_k3s: bool = Field(False, description="reset.py removes k3s itself too, with all its data")
 
@@ -127,10 +176,17 @@ class Settings(BaseModel):
             )
         return value
 
-    @field_validator("toolkit_repository_url", "k3s_release_url", "helm_release_url", "hami_chart_repository")
+    @field_validator(
+        "toolkit_repository_url",
+        "k3s_release_url",
+        "k3s_channel_url",
+        "helm_release_url",
+        "hami_chart_repository",
+        "mirror",
+    )
     @classmethod
-    def _no_credentials(cls, value: str) -> str:
-        if "@" in value.split("/")[2]:
+    def _no_credentials(cls, value: str | None) -> str | None:
+        if value and "://" in value and "@" in value.split("/")[2]:
             raise ValueError(
                 "credentials in a URL would show in process lists and logs; use a mirror without them"
             )
@@ -166,10 +222,35 @@ class Settings(BaseModel):
         releases.scheduler_tag_path(value)  # raises ValueError for a chart whose key nobody knows
         return value
 
+    @field_validator("k3s_registries")
+    @classmethod
+    def _registries(cls, value: dict[str, Any]) -> dict[str, Any]:
+        if set(value) - {"mirrors", "configs"} or not all(isinstance(part, dict) for part in value.values()):
+            raise ValueError("write `mirrors:` and `configs:`, each a mapping of registry hosts")
+        return value
+
+    @property
+    def proxies(self) -> dict[str, str]:
+        """`http_proxy`, `https_proxy`, `no_proxy`, those that are set."""
+        return {name: value for name in origin.PROXIES if (value := getattr(self, name))}
+
+    def _chart_known(self) -> tuple[str | None, str]:
+        if self.hami_chart_sha256 is not None:
+            return self.hami_chart_sha256, "hami_chart_sha256"
+        where = origin.of(self)
+        if where.lock and where.lock.hami:
+            return where.lock.hami.sha256, where.judge
+        return releases.CHART_SHA256.get(self.hami_chart_version), "known to this project"
+
+    @property
+    def chart_judge(self) -> str:
+        """Who says what the chart's sum is."""
+        return self._chart_known()[1]
+
     @property
     def chart_sha256(self) -> str:
-        """The archive's sum: the setting, else the known one of this version. Errors: SettingsError."""
-        known = self.hami_chart_sha256 or releases.CHART_SHA256.get(self.hami_chart_version)
+        """The archive's sum: the setting, else the lock's, else the known one of this version. Errors: SettingsError."""
+        known = self._chart_known()[0]
         if known is None:
             raise SettingsError(
                 f"hami_chart_sha256: no sum is known for chart {self.hami_chart_version}; set it to the output of "
@@ -179,12 +260,39 @@ class Settings(BaseModel):
         return known
 
 
+# A problem with one of these is told without the value: it may hold a password.
+SECRET = {"k3s_registries", "http_proxy", "https_proxy"}
+
+
+def is_ours(key: str) -> bool:
+    """Is this key of host data a setting, or meant as one?"""
+    return key.startswith(PREFIXES) or key in Settings.model_fields
+
+
+def _locked(settings: Settings) -> list[str]:
+    """Versions that are not those of the lock."""
+    where = origin.of(settings)
+    lock = where.lock
+    own, chart = settings.hami_chart_sha256, lock.hami if lock else None
+    differs = chart and own and own != chart.sha256 and chart.version == settings.hami_chart_version
+    return [
+        f"hami_chart_sha256: it is {own}, but {where.judge} says {chart.sha256}; remove the setting, or lock again"
+        for chart in [chart]
+        if differs and chart
+    ] + [
+        f"{name}: it is {getattr(settings, name)}, but {where.judge} locks {version}; change the setting, or lock "
+        "this version with `python -m hami_k3s.releases lock` (and make the bundle again)"
+        for name, version in (lock.versions() if lock else {}).items()
+        if getattr(settings, name) != version
+    ]
+
+
 def check(data: Mapping[str, Any]) -> Settings:
     """Settings from host data; keys without one of our prefixes are other people's and ignored.
 
     Errors: SettingsError with every problem at once, an unknown key with the nearest known name.
     """
-    ours = {key: value for key, value in data.items() if key.startswith(PREFIXES)}
+    ours = {key: value for key, value in data.items() if is_ours(key)}
     problems = []
     for key in sorted(set(ours) - set(Settings.model_fields)):
         near = difflib.get_close_matches(key, Settings.model_fields, 1, 0.5)
@@ -192,17 +300,17 @@ def check(data: Mapping[str, Any]) -> Settings:
         problems.append(f"{key}: unknown setting; {hint}")
         del ours[key]
     try:
-        settings = Settings(**ours)
+        settings = Settings(**origin.with_mirror(ours))
+        problems += _locked(settings)
         settings.chart_sha256  # noqa: B018  (raises when no sum is known)
         if not problems:
             return settings
     except ValidationError as error:
         for item in error.errors():
             where = ".".join(str(part) for part in item["loc"])
-            problems.append(
-                f"{where}: {item['msg'].removeprefix('Value error, ')} (given: {item['input']!r})"
-            )
-    except SettingsError as error:
+            given = "" if item["loc"][:1] and item["loc"][0] in SECRET else f" (given: {item['input']!r})"
+            problems.append(f"{where}: {item['msg'].removeprefix('Value error, ')}{given}")
+    except (SettingsError, lockfile.LockError, BundleError) as error:
         problems.append(str(error))
     raise SettingsError("\n".join(problems))
 

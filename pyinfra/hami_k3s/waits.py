@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Literal
 
-from pyinfra.api import Host
+from pyinfra.api import Host, State
 
 EVERY = 5  # seconds between two progress lines
 
@@ -62,3 +62,9 @@ def complain(host: Host, text: str) -> None:
     """Red lines under the host's name."""
     for line in text.splitlines():
         host.log_styled(f"    {line}", fg="red")
+
+
+def fail(state: State, host: Host, message: str) -> bool:
+    """Fail this host alone, with a message."""
+    complain(host, message)
+    return False

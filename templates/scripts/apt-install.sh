@@ -6,6 +6,15 @@ export DEBIAN_FRONTEND=noninteractive NEEDRESTART_SUSPEND=1 LC_ALL=C
 {% if update %}
 apt-get update -o Acquire::Retries=3 || true
 {% endif %}
+{% for package, sum in sums.items() %}
+found=$(apt-get download --print-uris {{ package | quote }} | sed -n 's/.* SHA256:\([0-9a-f]*\)$/\1/p' | head -n 1)
+if [ "$found" != {{ sum | quote }} ]; then
+    echo "sha256 of {{ package }} in the repository's index is ${found:-not there}"
+    echo "{{ judge }} says   {{ sum }}"
+    echo "The package was published again or the repository is another one: refused, nothing was installed."
+    exit 1
+fi
+{% endfor %}
 apt-get install --yes --no-install-recommends --allow-downgrades --allow-change-held-packages \
     -o DPkg::Lock::Timeout={{ limit }} -o Dpkg::Options::=--force-confold -o Acquire::Retries=3 \
     -o Acquire::http::Timeout=30 -o Acquire::https::Timeout=30 {{ packages | map("quote") | join(" ") }} || exit 1

@@ -18,8 +18,10 @@ until LC_ALL=C apt-get update -o Dir::Etc::sourcelist={{ source | quote }} -o Di
             echo "It is another repository or its mirror signs with its own key (toolkit_key_fingerprint), or it was changed on the way." ;;
         *NOSPLIT* | *NODATA* | *'Clearsigned file'*)
             echo "$url did not answer with a repository: a login page or proxy is in between, or toolkit_repository_url is wrong" ;;
+        *'Redirection from'*)
+            echo "$url sends elsewhere: a login page or proxy is in between, or toolkit_repository_url is wrong" ;;
         *'Certificate verification failed'* | *'certificate'*)
-            echo "the server's certificate is not trusted here: put its CA in /usr/local/share/ca-certificates and run update-ca-certificates" ;;
+            echo "the server's certificate is not trusted here: put its CA in /usr/local/share/ca-certificates and run update-ca-certificates, or set private_ca" ;;
         *)  echo "$url could not be read: check the route to it, or set toolkit_repository_url to a mirror" ;;
         esac
         exit 1
@@ -27,3 +29,11 @@ until LC_ALL=C apt-get update -o Dir::Etc::sourcelist={{ source | quote }} -o Di
     echo "waiting for another apt: $(grep -m 1 -o 'Could not get lock.*' "$log")"
     sleep 3
 done
+version={{ version | quote }}
+offered=$(apt-cache madison {{ package | quote }} | cut -d'|' -f2 | tr -d ' ' | sort -u | tr '\n' ' ')
+case " $offered" in
+*" $version "*) ;;
+*)  echo "$url offers {{ package }} ${offered:-in no version at all}, not $version: refused."
+    echo "The mirror is behind or offers an older index. Set toolkit_repository_url to another, or toolkit_version to one it has."
+    exit 1 ;;
+esac

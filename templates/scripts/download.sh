@@ -1,43 +1,87 @@
-# A released file, checked against the release's own sums before it gets its name.
+# A released file, checked against its sum before it gets its name.
 set -eu
 umask 022
 dest={{ dest | quote }}
 url={{ url | quote }}
 sums_url={{ sums_url | quote }}
 sums_name={{ sums_name | quote }}
+expected={{ sha256 | quote }}
+judge={{ judge | quote }}
+sent={{ sent | quote }}
 folder=$(dirname "$dest")
 mkdir -p "$folder"
 rm -rf "$folder"/.download.*
 work=$(mktemp -d "$folder/.download.XXXXXX")
 trap 'rm -rf "$work"' EXIT
+# No file may grow past this: neither a body without end nor a bomb in an archive fills the disk.
+most={{ most_mib }}
+ulimit -f $((most * 2048))
 fetch() {
-    curl --fail --location --progress-bar --show-error --retry 3 --retry-delay 2 --connect-timeout 20 \
-        --speed-limit 1000 --speed-time 60 --max-time {{ limit }} --retry-max-time {{ limit }} --output "$2" "$1" && return
+    case "$1" in https:*) redirects='=https' ;; *) redirects='=http,https' ;; esac
+    curl --fail --location --proto-redir "$redirects" --progress-bar --show-error --retry 3 --retry-delay 2 \
+        --connect-timeout 20 --speed-limit 1000 --speed-time 60 --max-time {{ limit }} --retry-max-time {{ limit }} \
+        --write-out '%{url_effective}' --output "$2" "$1" >"$2.from" && return
+    status=$?
     echo
+    [ "$status" -lt 128 ] || echo "it is larger than $most MiB and was refused."
     echo "could not fetch $1 (curl's reason is above)."
     echo "Check the route to it, or set {{ setting }} to a mirror; a slow line needs a higher {{ limit_setting }}."
     exit 1
 }
-fetch "$sums_url" "$work/sums"
-expected=$(awk -v name="$sums_name" '$2 == name || $2 == "*" name { print $1 }' "$work/sums" | head -n 1)
-if ! printf %s "$expected" | grep -qxE '[0-9a-f]{64}'; then
-    echo "$sums_url has no sha256 for $sums_name; it begins: $(head -c 80 "$work/sums" | tr -c '[:print:]' ' ')"
-    echo "A login page or proxy answers for it, the version does not exist there, or {{ setting }} is wrong."
-    exit 1
+begins() { head -c 80 "$1" | tr -c '[:print:]' ' '; }
+redirected() {
+    from=$(cat "$2.from" 2>/dev/null) || return 0
+    [ "$from" = "$1" ] || echo "The answer came from ${from%%\?*}, where the request was redirected."
+}
+if [ -n "$sent" ]; then
+    url=$sent
+    ln "$sent" "$work/file" 2>/dev/null || cp "$sent" "$work/file"
+else
+    if [ -z "$expected" ]; then
+        judge=$sums_url
+        fetch "$sums_url" "$work/sums"
+        expected=$(awk -v name="$sums_name" '$2 == name || $2 == "*" name { print $1 }' "$work/sums" | head -n 1)
+        if ! printf %s "$expected" | grep -qxE '[0-9a-f]{64}'; then
+            echo "$sums_url has no sha256 for $sums_name; it begins: $(begins "$work/sums")"
+            redirected "$sums_url" "$work/sums"
+            echo "A login page or proxy answers for it, the version does not exist there, or {{ setting }} is wrong."
+            exit 1
+        fi
+    fi
+    fetch "$url" "$work/file"
 fi
-fetch "$url" "$work/file"
 found=$(sha256sum <"$work/file" | cut -c 1-64)
 if [ "$found" != "$expected" ]; then
     echo "sha256 of $url is $found"
-    echo "$sums_url says   $expected"
+    echo "$judge says   $expected"
+    case "$(begins "$work/file")" in '<'*) echo "It begins: $(begins "$work/file")" ;; esac
+    redirected "$url" "$work/file"
     echo "The file was changed or cut on the way and is refused. Try again, or set {{ setting }} to another source."
     exit 1
 fi
 {% if member %}
-tar -xzf "$work/file" -C "$work" --no-same-owner {{ member | quote }}
-mv -f "$work"/{{ member | quote }} "$work/file"
+# To stdout: no path of an archive is ever used.
+member={{ member | quote }}
+tar -xzOf "$work/file" "$member" >"$work/member" || {
+    echo "$url holds no $member, or one larger than $most MiB: refused."
+    echo "Its sum is right, so its publisher or the mirror's sums are not: set {{ setting }} to another source."
+    exit 1
+}
+mv -f "$work/member" "$work/file"
 {% endif %}
 chmod 755 "$work/file"
+{% if shows %}
+version={{ version | quote }}
+shown=$(timeout 60 "$work/file" {{ shows | map("quote") | join(" ") }} 2>&1 | head -n 1) || true
+case " $shown " in
+*" $version "*) ;;
+*)  echo "$url says of itself: $(printf %s "$shown" | head -c 120); that is not $version: refused."
+    echo "An older file is offered under this name, or it does not run here. Set {{ setting }} to another source."
+    exit 1 ;;
+esac
+{% endif %}
 sync "$work/file"
+rm -f "$dest.sha256"
 mv -f "$work/file" "$dest"
+echo "$expected" >"$dest.sha256"
 echo "$dest"

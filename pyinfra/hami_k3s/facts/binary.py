@@ -10,11 +10,13 @@ from typing_extensions import override
 
 @dataclass(frozen=True)
 class BinaryState:
-    """`there`: the versioned file exists; `link` is what the public name is: a link's target, "file", or "" for nothing."""
+    """`there`: the versioned file exists; `link` is what the public name is: a link's target, "file", or "" for nothing.
+    `sha256`: the sum that the released file had, "" when it is not known."""
 
     machine: str = ""
     there: bool = False
     link: str = ""
+    sha256: str = ""
 
 
 class Binary(FactBase[BinaryState]):
@@ -42,10 +44,12 @@ class Binary(FactBase[BinaryState]):
             QuoteString(public),
             "; elif [ -e",
             QuoteString(public),
-            "]; then echo file; else echo; fi",
+            "]; then echo file; else echo; fi; cat",
+            QuoteString(f"{versioned}.sha256"),
+            "2>/dev/null || echo",
         )
 
     @override
     def process(self, output: list[str]) -> BinaryState:
-        machine, there, link = ([*output, "", "", ""])[:3]
-        return BinaryState(machine, there == "yes", link)
+        machine, there, link, sha256 = ([*output, "", "", "", ""])[:4]
+        return BinaryState(machine, there == "yes", link, sha256)

@@ -32,12 +32,14 @@ class ToolkitState:
     installed: dict[str, str] = field(default_factory=dict)
     held: tuple[str, ...] = ()
     missing_tools: tuple[str, ...] = ()
+    machine: str = ""
 
 
 def probes(url: str) -> dict[str, str]:
     """The questions, for a repository at this URL."""
     site = url.split("://", 1)[1]
     return {
+        "machine": "uname -m",
         "key": f"gpg --batch --with-colons --show-keys {KEY}",
         "source": f"cat {SOURCE}",
         "others": f"grep -lF -e {shlex.quote(site)} -e nvidia.github.io/libnvidia-container /etc/apt/sources.list "
@@ -84,6 +86,7 @@ def parse(output: list[str]) -> ToolkitState:
         installed=installed,
         held=words("held"),
         missing_tools=words("tools"),
+        machine=answers.get("machine", batch.NOTHING).text,
     )
 
 

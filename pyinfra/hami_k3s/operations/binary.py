@@ -8,11 +8,17 @@ from pyinfra import host
 from pyinfra.api import FunctionCommand, QuoteString, StringCommand, operation
 from pyinfra.api.command import PyinfraCommand
 
-from hami_k3s import transient
+from hami_k3s import transient, waits
 from hami_k3s.facts.binary import Binary
 from hami_k3s.facts.k3s import LIBRARY
+from hami_k3s.operations import bundle
 from hami_k3s.releases import architecture
+from hami_k3s.releases.origin import STORE, Origin, in_bundle
 from hami_k3s.templating import render
+
+# What a released binary says of itself, to tell an older file under a newer name.
+SHOWS = {"k3s": ["--version"], "helm": ["version", "--template", "{{.Version}}"]}
+MOST_MIB = 512
 
 
 def path(tool: str, version: str) -> str:
@@ -30,6 +36,7 @@ def released(
     limit: int,
     replace: bool = True,
     aliases: tuple[str, ...] = (),
+    origin: Origin | None = None,
 ) -> Generator[PyinfraCommand]:
     """
     One released binary in /usr/local/bin.
@@ -41,6 +48,7 @@ def released(
     + setting: the setting that names another source
     + limit: seconds for the download
     + replace: take over a public name that is a file of somebody else's
+    + origin: lock, bundle and proxies
     + aliases: further names for the tool, made only where no command of that name is found
 
     **Example:**
@@ -52,29 +60,46 @@ def released(
     """
     versioned, public = path(tool, version), f"/usr/local/bin/{tool}"
     state = host.get_fact(Binary, versioned=versioned, public=public)
+    origin = origin or Origin()
+    # Anything else was refused by the preflight, before this stage.
+    arch = architecture(state.machine) or "amd64"
+    locked = origin.sha256(tool, arch)
+    there = state.there and (not locked or state.sha256 == locked)
     wants_link = state.link != versioned and (replace or state.link == "" or state.link.startswith(LIBRARY))
-    if state.there and not wants_link:
+    if there and not wants_link:
         host.noop(f"{tool} {version} is there")
         return
-    if not state.there:
-        # Anything else was refused by the preflight, before this stage.
-        arch = architecture(state.machine) or "amd64"
+    if locked is None:
+        missing = f"{origin.judge} has no {tool} for {arch}: `python -m hami_k3s.releases lock --arch {arch}` adds it"
+        yield FunctionCommand(waits.fail, (missing,), {})
+        return
+    if not there:
         url, sums_url, sums_name = urls(base, version, arch)
-        limit_setting = f"{tool}_download_timeout"
+        limit_setting, judge, sent = f"{tool}_download_timeout", origin.judge, ""
+        if origin.bundle is not None:
+            name = in_bundle(setting, url, base)
+            yield FunctionCommand(bundle.send, (origin.bundle, [name]), {})
+            entry = origin.bundle.files.get(name)
+            sent, locked = f"{STORE}/{name}", locked or (entry.sha256 if entry else "")
         script = render(
             "scripts/download.sh",
             dest=versioned,
             url=url,
             sums_url=sums_url,
             sums_name=sums_name,
+            sha256=locked,
+            judge=judge,
+            sent=sent,
             member=f"linux-{arch}/{tool}" if sums_name.endswith(".tar.gz") else "",
+            shows=SHOWS.get(tool, []),
+            version=version,
+            most_mib=MOST_MIB,
             setting=setting,
             limit=limit,
             limit_setting=limit_setting,
         )
-        yield FunctionCommand(
-            transient.work, (f"{tool}-download", f"{tool} {version}", script, limit, limit_setting), {}
-        )
+        work = (f"{tool}-download", f"{tool} {version}", origin.prelude + script, limit, limit_setting)
+        yield FunctionCommand(transient.work, work, {})
     if wants_link:
         new = f"{public}.new"
         yield StringCommand(

@@ -9,15 +9,17 @@ from pyinfra import host
 from pyinfra.api import FunctionCommand, Host, State, operation
 from pyinfra.api.command import PyinfraCommand
 
-from hami_k3s import transient
+from hami_k3s import releases, transient
 from hami_k3s.chart import values
 from hami_k3s.facts.hami import compact
 from hami_k3s.facts.helm import KUBECONFIG, Release, ReleaseState
 from hami_k3s.facts.k3s import LIBRARY
+from hami_k3s.operations import bundle
 from hami_k3s.operations.binary import path
+from hami_k3s.releases.origin import STORE, Origin, in_bundle
 from hami_k3s.settings import Settings
 from hami_k3s.templating import render
-from hami_k3s.waits import Look, complain, until
+from hami_k3s.waits import Look, fail, until
 
 PENDING = ("pending-install", "pending-upgrade", "pending-rollback", "uninstalling")
 
@@ -31,18 +33,13 @@ def recovery(state: ReleaseState) -> str:
     return ""
 
 
-def fail(state: State, host: Host, message: str) -> bool:
-    """Fail this host alone, with a message."""
-    complain(host, message)
-    return False
-
-
 @operation()
-def hami(settings: Settings) -> Generator[PyinfraCommand]:
+def hami(settings: Settings, origin: Origin | None = None) -> Generator[PyinfraCommand]:
     """
     HAMi's release with this project's values and the user's merged over them.
 
     + settings: the host's settings
+    + origin: lock, bundle and proxies
 
     **Example:**
 
@@ -69,13 +66,22 @@ def hami(settings: Settings) -> Generator[PyinfraCommand]:
     if state.status == "deployed" and same:
         host.noop(f"HAMi {settings.hami_chart_version} is deployed with these values")
         return
+    origin, sent = origin or Origin(), ""
+    repository, version = settings.hami_chart_repository, settings.hami_chart_version
+    if origin.bundle is not None:
+        name = in_bundle("hami_chart_repository", f"hami-{version}.tgz", "")
+        sent = f"{STORE}/{name}"
+        yield FunctionCommand(bundle.send, (origin.bundle, [name]), {})
     script = render(
         "scripts/helm-release.sh",
         **arguments,
         kubeconfig=KUBECONFIG,
         chart_file=f"{LIBRARY}/charts/hami-{settings.hami_chart_version}-{settings.chart_sha256[:12]}.tgz",
-        repository=settings.hami_chart_repository,
-        chart_version=settings.hami_chart_version,
+        repository=repository,
+        chart_words=releases.chart_words(repository),
+        chart_version=version,
+        chart_sent=sent,
+        judge=settings.chart_judge,
         chart_sha256=settings.chart_sha256,
         values_json=json.dumps(wanted, indent=1, sort_keys=True),
         recover=recovery(state),
@@ -87,7 +93,9 @@ def hami(settings: Settings) -> Generator[PyinfraCommand]:
     # helm has its own limit; the unit's is for a helm that hangs, the recovery and the chart's download
     limit = 3 * settings.hami_ready_timeout + 120
     what = f"HAMi {settings.hami_chart_version}"
-    yield FunctionCommand(transient.work, ("helm", what, script, limit, "hami_ready_timeout"), {})
+    yield FunctionCommand(
+        transient.work, ("helm", what, origin.prelude + script, limit, "hami_ready_timeout"), {}
+    )
 
 
 def wait_for_helm(state: State, host: Host, arguments: dict[str, str], limit: int) -> bool:

@@ -13,10 +13,10 @@ from hami_k3s.facts.hami import fullname
 from hami_k3s.facts.helm import KUBECONFIG
 from hami_k3s.facts.reset import ANNOTATIONS, Reset
 from hami_k3s.operations.binary import path
-from hami_k3s.operations.helm import fail
 from hami_k3s.proof.pods import OWNER
 from hami_k3s.settings import Settings
 from hami_k3s.templating import render
+from hami_k3s.waits import fail
 
 
 @operation()

@@ -6,6 +6,7 @@ from pyinfra.api.deploy import deploy
 
 from hami_k3s import releases
 from hami_k3s.operations import binary, hami, helm
+from hami_k3s.releases import origin
 from hami_k3s.stages.common import settings
 
 
@@ -22,13 +23,15 @@ def helm_binary() -> None:
         setting="helm_release_url",
         limit=want.helm_download_timeout,
         replace=False,
+        origin=origin.of(want),
     )
 
 
 @deploy("HAMi")
 def release() -> None:
     """HAMi's chart; the kube-scheduler's tag follows the API server that runs at that moment."""
-    helm.hami(name="Release", settings=settings())
+    want = settings()
+    helm.hami(name="Release", settings=want, origin=origin.of(want))
 
 
 @deploy("HAMi")

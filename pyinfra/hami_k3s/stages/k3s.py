@@ -7,6 +7,7 @@ from pyinfra.api.deploy import deploy
 from hami_k3s import releases
 from hami_k3s.facts.k3s import BINARY, INPUTS_SCRIPT, INPUTS_STARTED, LIBRARY
 from hami_k3s.operations import binary, files, k3s
+from hami_k3s.releases import origin
 from hami_k3s.stages.common import settings
 from hami_k3s.templating import render
 
@@ -15,6 +16,7 @@ from hami_k3s.templating import render
 def server() -> None:
     """A one-server cluster at the pinned version, ready, with the default runtime read back from containerd's config."""
     want = settings()
+    where = origin.of(want)
     binary.released(
         name="Verified binary",
         tool="k3s",
@@ -24,6 +26,7 @@ def server() -> None:
         setting="k3s_release_url",
         limit=want.k3s_download_timeout,
         aliases=("kubectl", "crictl", "ctr"),
+        origin=where,
     )
     names = {"binary": BINARY, "inputs": INPUTS_SCRIPT, "started": INPUTS_STARTED, "library": LIBRARY}
     drop_in = render("50-gpu-node.yaml", kubeconfig_mode=want.k3s_kubeconfig_mode)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pyinfra.api.deploy import deploy
 
 from hami_k3s.operations import toolkit
+from hami_k3s.releases import origin
 from hami_k3s.stages.common import settings
 
 
@@ -12,16 +13,19 @@ from hami_k3s.stages.common import settings
 def container_toolkit() -> None:
     """NVIDIA's apt repository and the toolkit's four packages at the pinned version, held."""
     want = settings()
+    where, url = origin.of(want), origin.toolkit_url(want)
     toolkit.repository(
         name="NVIDIA's repository",
-        url=want.toolkit_repository_url,
+        url=url,
         fingerprint=want.toolkit_key_fingerprint,
         version=want.toolkit_version,
         limit=want.toolkit_timeout,
+        origin=where,
     )
     toolkit.packages(
         name="Pinned packages, held",
-        url=want.toolkit_repository_url,
+        url=url,
         version=want.toolkit_version,
         limit=want.toolkit_timeout,
+        origin=where,
     )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import gzip
 import hashlib
 import io
@@ -11,6 +12,7 @@ import tarfile
 import time
 from http.server import BaseHTTPRequestHandler
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -34,10 +36,12 @@ class Download:
         site.answers["/v1%2Bk3s1/tool"] = BINARY
         site.answers["/v1%2Bk3s1/sums"] = f"{'0' * 64}  tool-arm64\n{digest(BINARY)}  tool\n".encode()
 
-    def run(self, limit: int = 20, member: str = "") -> subprocess.CompletedProcess[str]:
+    def run(self, limit: int = 20, member: str = "", **more: Any) -> subprocess.CompletedProcess[str]:
+        values = {"sha256": "", "judge": "the lock", "sent": "", "shows": [], "version": "v1", "most_mib": 1}
         return run(
             render(
                 "scripts/download.sh",
+                **{**values, **more},
                 dest=str(self.dest),
                 url=f"{self.site.url}/v1%2Bk3s1/tool",
                 sums_url=f"{self.site.url}/v1%2Bk3s1/sums",
@@ -49,13 +53,16 @@ class Download:
             )
         )
 
-    def refused(self, *words: str, limit: int = 20, member: str = "") -> None:
+    def refused(self, *words: str, limit: int = 20, member: str = "", **more: Any) -> None:
         """It fails with these words and the setting, and leaves nothing behind."""
-        done = self.run(limit, member)
+        done = self.run(limit, member, **more)
         assert done.returncode == 1, done.stdout
         for word in words:
             assert word in done.stdout
         assert list(self.dest.parent.iterdir()) == []
+
+    def files(self) -> list[str]:
+        return sorted(path.name for path in self.dest.parent.iterdir())
 
 
 @pytest.fixture
@@ -69,7 +76,8 @@ def test_download(download: Download) -> None:
     assert done.stdout.splitlines()[-1] == str(download.dest)
     assert download.dest.read_bytes() == BINARY
     assert oct(download.dest.stat().st_mode & 0o777) == "0o755"
-    assert list(download.dest.parent.iterdir()) == [download.dest]
+    assert download.files() == ["tool v1", "tool v1.sha256"]
+    assert Path(f"{download.dest}.sha256").read_text() == f"{digest(BINARY)}\n"
 
 
 def test_download_with_a_binary_mark_in_the_sums(download: Download) -> None:
@@ -88,7 +96,7 @@ def test_download_of_an_archives_member(download: Download) -> None:
     download.site.answers |= {"/v1%2Bk3s1/tool": body, "/v1%2Bk3s1/sums": f"{digest(body)}  tool\n".encode()}
     assert download.run(member="linux-amd64/tool").returncode == 0
     assert download.dest.read_bytes() == BINARY
-    assert list(download.dest.parent.iterdir()) == [download.dest]
+    assert download.files() == ["tool v1", "tool v1.sha256"]
 
 
 def test_archive_without_the_member_leaves_nothing(download: Download) -> None:
@@ -207,3 +215,76 @@ def test_slow_server_meets_the_limit(download: Download) -> None:
     start = time.monotonic()
     download.refused("curl: (28)", "a slow line needs a higher tool_download_timeout", limit=1)
     assert time.monotonic() - start < 4
+
+
+def packed(members: dict[str, bytes]) -> bytes:
+    archive = io.BytesIO()
+    with tarfile.open(fileobj=archive, mode="w:gz") as tar:
+        for name, body in members.items():
+            info = tarfile.TarInfo(name)
+            info.size = len(body)
+            tar.addfile(info, io.BytesIO(body))
+    return archive.getvalue()
+
+
+def serve(download: Download, body: bytes) -> None:
+    download.site.answers |= {"/v1%2Bk3s1/tool": body, "/v1%2Bk3s1/sums": f"{digest(body)}  tool\n".encode()}
+
+
+def test_bomb_in_an_archive(download: Download) -> None:
+    serve(download, packed({"linux-amd64/tool": bytes(3 << 20)}))
+    download.refused("or one larger than 1 MiB: refused", "set tool_release_url", member="linux-amd64/tool")
+
+
+def test_body_without_end(download: Download) -> None:
+    def endless(handler: BaseHTTPRequestHandler) -> None:
+        handler.send_response(200)
+        handler.end_headers()
+        with contextlib.suppress(OSError):
+            while True:
+                handler.wfile.write(bytes(65536))
+
+    download.site.answers["/v1%2Bk3s1/tool"] = endless
+    download.refused("larger than 1 MiB and was refused", "tool_release_url")
+
+
+def test_older_file_under_a_newer_name(download: Download) -> None:
+    old = b"#!/bin/sh\necho tool version v0.9 of old\n"
+    serve(download, old)
+    download.refused("says of itself: tool version v0.9 of old; that is not v1: refused", shows=["--version"])
+    serve(download, old.replace(b"v0.9", b"v1"))
+    assert download.run(shows=["--version"]).returncode == 0
+
+
+def test_a_locked_sum_needs_no_sums_of_the_mirror(download: Download) -> None:
+    assert download.run(sha256=digest(BINARY)).returncode == 0
+    assert download.site.asked == ["/v1%2Bk3s1/tool"]
+
+
+def test_mirror_whose_sums_agree_with_a_changed_file(download: Download) -> None:
+    serve(download, b"changed")
+    download.refused(digest(b"changed"), f"the lock says   {digest(BINARY)}", sha256=digest(BINARY))
+
+
+def test_portal(download: Download) -> None:
+    def away(handler: BaseHTTPRequestHandler) -> None:
+        handler.send_response(302)
+        handler.send_header("Location", "/portal?token=secret")
+        handler.send_header("Content-Length", "0")
+        handler.end_headers()
+
+    download.site.answers |= {"/v1%2Bk3s1/tool": away, "/portal?token=secret": b"<html>log in</html>"}
+    download.refused(f"The answer came from {download.site.url}/portal, where", "It begins: <html>log in")
+    assert "secret" not in download.run().stdout
+
+
+def test_file_that_was_sent(download: Download, tmp_path: Path) -> None:
+    sent = tmp_path / "sent"
+    sent.write_bytes(BINARY)
+    assert download.run(sent=str(sent), sha256=digest(BINARY)).returncode == 0
+    assert download.dest.read_bytes() == sent.read_bytes() == BINARY
+    assert download.site.asked == []
+    download.dest.unlink()
+    Path(f"{download.dest}.sha256").unlink()
+    sent.write_bytes(b"changed")
+    download.refused(f"sha256 of {sent} is {digest(b'changed')}", sent=str(sent), sha256=digest(BINARY))

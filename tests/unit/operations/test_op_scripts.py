@@ -14,6 +14,7 @@ import pytest
 from hami_k3s.templating import render
 
 CHART = b"the chart's archive"
+OFFER = {"package": "toolkit", "version": "1.19.1-1"}
 VALUES = {"scheduler": {"kubeScheduler": {"image": {"tag": "v1.36.2"}}}, "note": "it's $(touch INJECTED)"}
 HELM = """#!/bin/sh
 echo "$*" >>"$0.calls"
@@ -46,6 +47,9 @@ class HelmScript:
             "chart_file": str(self.chart),
             "repository": "https://project-hami.github.io/HAMi",
             "chart_version": "2.9.0",
+            "chart_words": ["hami", "--repo", "https://project-hami.github.io/HAMi"],
+            "chart_sent": "",
+            "judge": "releases.lock.yaml",
             "chart_sha256": hashlib.sha256(CHART).hexdigest(),
             "values_json": json.dumps(VALUES, indent=1),
             "recover": "",
@@ -116,6 +120,17 @@ def test_chart_that_is_not_the_expected_one_never_reaches_helm(helm: HelmScript)
         assert words in done.stdout
 
 
+def test_chart_of_a_bundle_is_checked_too(helm: HelmScript, tmp_path: Path) -> None:
+    sent = tmp_path / "sent.tgz"
+    sent.write_bytes(CHART)
+    assert helm.run(chart_sent=str(sent)).returncode == 0
+    assert helm.calls() == ["upgrade"]
+    helm.chart.unlink()
+    sent.write_bytes(b"another")
+    assert "refused" in helm.run(chart_sent=str(sent)).stdout
+    assert not helm.chart.exists()
+
+
 def test_chart_that_cannot_be_fetched(helm: HelmScript) -> None:
     done = helm.run("FAIL_PULL")
     assert done.returncode == 1
@@ -139,13 +154,16 @@ def test_upgrade_that_fails_shows_the_pods(helm: HelmScript) -> None:
         ("E: Clearsigned file isn't valid, got 'NOSPLIT'", "login page or proxy is in between"),
         ("E: Failed to fetch https://x Certificate verification failed", "update-ca-certificates"),
         ("E: Failed to fetch https://x Could not resolve host", "set toolkit_repository_url to a mirror"),
+        ("E: Redirection from https to 'http://portal/' is forbidden", "sends elsewhere: a login page"),
         ("E: Could not get lock /var/lib/apt/lists/lock", "raise toolkit_timeout"),
     ],
 )
 def test_package_lists_say_why(tmp_path: Path, apt: str, words: str) -> None:
     (tmp_path / "apt-get").write_text(f'#!/bin/sh\ncat <<"END" >&2\n{apt}\nEND\nexit 100\n')
     (tmp_path / "apt-get").chmod(0o755)
-    script = render("scripts/apt-update.sh", url="https://x", fingerprint="C95B", source="/s", limit=0)
+    script = render(
+        "scripts/apt-update.sh", url="https://x", fingerprint="C95B", source="/s", limit=0, **OFFER
+    )
     environment = {"PATH": f"{tmp_path}:{os.environ['PATH']}", "TMPDIR": str(tmp_path)}
     done = subprocess.run(
         ["sh", "-c", script], env=environment, capture_output=True, text=True, timeout=20, check=False
@@ -156,6 +174,53 @@ def test_package_lists_say_why(tmp_path: Path, apt: str, words: str) -> None:
     assert [path.name for path in tmp_path.iterdir()] == ["apt-get"]
 
 
+@pytest.mark.parametrize(
+    ("offered", "words"),
+    [("1.18.2-1", "offers toolkit 1.18.2-1 , not 1.19.1-1"), ("", "in no version at all")],
+)
+def test_older_package_lists_are_refused(tmp_path: Path, offered: str, words: str) -> None:
+    line = f"echo ' toolkit | {offered} | https://x Packages'" if offered else ":"
+    for name, text in (("apt-get", "exit 0"), ("apt-cache", line)):
+        (tmp_path / name).write_text(f"#!/bin/sh\n{text}\n")
+        (tmp_path / name).chmod(0o755)
+    script = render(
+        "scripts/apt-update.sh", url="https://x", fingerprint="C95B", source="/s", limit=0, **OFFER
+    )
+    environment = {"PATH": f"{tmp_path}:{os.environ['PATH']}", "TMPDIR": str(tmp_path)}
+    done = subprocess.run(
+        ["sh", "-c", script], env=environment, capture_output=True, text=True, timeout=20, check=False
+    )
+    assert done.returncode == 1
+    assert words in done.stdout
+    assert "behind or offers an older index" in done.stdout
+
+
+@pytest.mark.parametrize("found", ["a" * 64, "b" * 64, ""])
+def test_packages_must_have_the_locked_sum(tmp_path: Path, found: str) -> None:
+    log = tmp_path / "installed"
+    fake = f"case $1 in download) echo \"'https://x/t.deb' t.deb 9 SHA256:{found}\" ;; install) echo >{log} ;; esac"
+    (tmp_path / "apt-get").write_text(f"#!/bin/sh\n{fake}\n")
+    (tmp_path / "apt-get").chmod(0o755)
+    script = render(
+        "scripts/apt-install.sh",
+        packages=["t=1"],
+        update=False,
+        hold=[],
+        limit=1,
+        sums={"t=1": "a" * 64},
+        judge="the lock",
+    )
+    environment = {"PATH": f"{tmp_path}:{os.environ['PATH']}"}
+    done = subprocess.run(
+        ["sh", "-c", script], env=environment, capture_output=True, text=True, timeout=20, check=False
+    )
+    assert log.exists() == (found == "a" * 64)
+    if not log.exists():
+        assert done.returncode == 1
+        assert f"the lock says   {'a' * 64}" in done.stdout
+        assert (found or "not there") in done.stdout
+
+
 def test_package_lists_wait_for_another_apt(tmp_path: Path) -> None:
     state = tmp_path / "tries"
     (tmp_path / "sleep").write_text("#!/bin/sh\n")
@@ -163,9 +228,12 @@ def test_package_lists_wait_for_another_apt(tmp_path: Path) -> None:
         f"#!/bin/sh\necho x >>{state}\n[ $(wc -l <{state}) -gt 2 ] && exit 0\n"
         "echo 'E: Could not get lock /var/lib/apt/lists/lock. It is held by process 77 (apt)'; exit 100\n"
     )
-    for name in ("sleep", "apt-get"):
+    (tmp_path / "apt-cache").write_text("#!/bin/sh\necho ' toolkit | 1.19.1-1 | https://x Packages'\n")
+    for name in ("sleep", "apt-get", "apt-cache"):
         (tmp_path / name).chmod(0o755)
-    script = render("scripts/apt-update.sh", url="https://x", fingerprint="C95B", source="/s", limit=60)
+    script = render(
+        "scripts/apt-update.sh", url="https://x", fingerprint="C95B", source="/s", limit=60, **OFFER
+    )
     environment = {"PATH": f"{tmp_path}:{os.environ['PATH']}", "TMPDIR": str(tmp_path)}
     done = subprocess.run(
         ["sh", "-c", script], env=environment, capture_output=True, text=True, timeout=20, check=False

@@ -32,7 +32,9 @@ def architecture(machine: str) -> str | None:
 
 def k3s_urls(base: str, version: str, arch: str) -> tuple[str, str, str]:
     """(binary, sums, the binary's name in the sums)."""
-    folder = f"{base}/{quote(version, safe='')}"
+    # The mirror in China, which k3s' maintainers do not run, writes a tag's + as -.
+    tag = version.replace("+", "-") if base.startswith("https://rancher-mirror.rancher.cn/") else version
+    folder = f"{base}/{quote(tag, safe='')}"
     name = "k3s" if arch == "amd64" else f"k3s-{arch}"
     return f"{folder}/{name}", f"{folder}/sha256sum-{arch}.txt", name
 
@@ -41,6 +43,17 @@ def helm_urls(base: str, version: str, arch: str) -> tuple[str, str, str]:
     """(archive, sums, the archive's name in the sums)."""
     name = f"helm-{version}-linux-{arch}.tar.gz"
     return f"{base}/{name}", f"{base}/{name}.sha256sum", name
+
+
+def k3s_images_url(base: str, version: str, arch: str) -> tuple[str, str]:
+    """(archive of the images k3s itself needs, its name in the sums)."""
+    name = f"k3s-airgap-images-{arch}.tar.zst"
+    return f"{k3s_urls(base, version, arch)[0].rpartition('/')[0]}/{name}", name
+
+
+def chart_words(repository: str) -> list[str]:
+    """What `helm pull` is told for a chart repository or an OCI registry (oci://HOST/FOLDER)."""
+    return [f"{repository}/hami"] if repository.startswith("oci://") else ["hami", "--repo", repository]
 
 
 def scheduler_tag(server_version: str) -> str:
