@@ -66,18 +66,13 @@ def _paragraph(deb: Path) -> str:
     )
 
 
-def _build(folder: Path) -> None:
-    pool, scratch = folder / "pool", folder / "scratch"
-    pool.mkdir()
-    for version in VERSIONS:
-        for name in PACKAGES:
-            _package(scratch, pool, name, version)
-    shutil.rmtree(scratch)
-    index = "\n".join(_paragraph(deb) for deb in sorted(pool.glob("*.deb"))).encode()
-    (pool / "Packages").write_bytes(index)
-    (pool / "Packages.xz").write_bytes(lzma.compress(index))
+def _index(folder: Path, debs: list[Path]) -> Path:
+    """Packages, Packages.xz and Release of these debs."""
+    index = "\n".join(_paragraph(deb) for deb in debs).encode()
+    (folder / "Packages").write_bytes(index)
+    (folder / "Packages.xz").write_bytes(lzma.compress(index))
     sums = "".join(
-        f" {hashlib.sha256((pool / n).read_bytes()).hexdigest()} {(pool / n).stat().st_size} {n}\n"
+        f" {hashlib.sha256((folder / n).read_bytes()).hexdigest()} {(folder / n).stat().st_size} {n}\n"
         for n in ("Packages", "Packages.xz")
     )
     # Like the real repository: a fixed date, no Valid-Until.
@@ -85,6 +80,23 @@ def _build(folder: Path) -> None:
     release.write_text(
         f"Origin: {keys.MIRROR_NAME}\nLabel: rehearsal\nDate: Wed, 01 Jan 2025 00:00:00 UTC\nSHA256:\n{sums}"
     )
+    return release
+
+
+def _build(folder: Path) -> None:
+    pool, scratch = folder / "pool", folder / "scratch"
+    pool.mkdir()
+    for version in VERSIONS:
+        for name in PACKAGES:
+            _package(scratch, pool, name, version)
+    shutil.rmtree(scratch)
+    stale = folder / "stale"
+    stale.mkdir()
+    older = [deb for deb in sorted(pool.glob("*.deb")) if f"_{VERSIONS[-1]}-1_" not in deb.name]
+    old_release = _index(stale, older)
+    keys.gpg(keys.folder() / "right", "--clearsign", "--digest-algo", "SHA256",
+             "-o", str(stale / "InRelease"), str(old_release))  # fmt: skip
+    release = _index(pool, sorted(pool.glob("*.deb"))).rename(folder / "Release")
     for name in keys.REPOSITORY_KEYS:
         home, signed = keys.folder() / name, folder / name
         signed.mkdir()
@@ -95,6 +107,7 @@ def _build(folder: Path) -> None:
 
 
 def repository() -> Path:
-    """`pool/` (debs, Packages, Packages.xz) and `right/`, `wrong/` with the `InRelease` and `gpgkey` of each key."""
+    """`pool/` (debs, Packages, Packages.xz) and `right/`, `wrong/` with the `InRelease` and `gpgkey` of each key;
+    `stale/` has an older index, signed by the right one."""
     key = cache.digest(SOURCES, Path(__file__), (keys.folder() / "right" / "gpgkey").read_text())
     return cache.entry("debs", key, _build)

@@ -14,6 +14,13 @@ MIRROR = {
     "mirror-down": "every request is answered 503",
     "slow": "every answer takes N seconds (=N, default 20)",
     "truncated": "downloads over 64 KiB end half-way",
+    "portal": "every request is sent to a login page that answers 200 (=http: to one without TLS)",
+    "html": "every request (=END: of a path with that end) is answered 200 with a login page",
+    "endless": "answers go on for ever, 4 KB a second",
+    "stale-index": "the package and chart indexes are older ones that lack today's versions, rightly signed",
+    "rollback": "k3s and helm are older ones under today's names, with sums that agree",
+    "republished": "the HAMi chart has other bytes under the same version, with an index that agrees",
+    "bomb": "helm's archive unpacks to far more than helm, with sums that agree",
 }
 NODE = {
     "no-gpu": "no card, no driver",

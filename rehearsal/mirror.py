@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 import ssl
 import time
@@ -12,6 +13,9 @@ from aiohttp import web
 
 from rehearsal import keys
 
+# Faults that put other files in place of the right ones: a folder each beside www/right.
+OTHER_FILES = ("stale-index", "rollback", "republished", "bomb")
+PORTAL = "/portal/login?session=0123456789"
 HTML = b"<!DOCTYPE html><html><head><title>Sign in</title></head><body>Please sign in to the network.</body></html>\n"
 
 
@@ -42,8 +46,8 @@ class Mirror:
             and not (faults["wrong-key"] and inside.endswith("gpgkey"))
         ):
             return other
-        file = self.www / "right" / inside
-        return file if file.is_file() else None
+        folders = [*(name for name in OTHER_FILES if name in faults), "right"]
+        return next((file for name in folders if (file := self.www / name / inside).is_file()), None)
 
     async def handle(self, request: web.Request) -> web.StreamResponse:
         """Answers one request and logs it."""
@@ -60,10 +64,17 @@ class Mirror:
             return web.Response(status=503, text="Service Unavailable\n")
         if "html-key" in faults and request.path.endswith("/gpgkey"):
             return web.Response(body=HTML, content_type="text/html")
+        if ("html" in faults and request.path.endswith(faults["html"])) or request.path_qs == PORTAL:
+            return web.Response(body=HTML, content_type="text/html")
+        if "portal" in faults:
+            scheme = faults["portal"] or "https"
+            return web.Response(status=302, headers={"Location": f"{scheme}://{keys.MIRROR_NAME}{PORTAL}"})
+        if "endless" in faults:
+            return await self.endless(request)
         file = self.find(request.path, faults)
         if file is None:
             return web.Response(status=404, text="Not Found\n")
-        if file.is_relative_to(self.www / "wrong") or _of_another_file(request, file):
+        if not file.is_relative_to(self.www / "right") or _of_another_file(request, file):
             return web.Response(body=file.read_bytes())  # neither 304 nor 206: apt would keep what it has
         spoiled = "bad-checksum" in faults and file.name == "k3s"
         cut = "truncated" in faults and file.stat().st_size > 65536
@@ -76,6 +87,16 @@ class Mirror:
             await response.write(body[: len(body) // 2] if cut else body)
         if cut and request.transport:
             request.transport.close()
+        return response
+
+    async def endless(self, request: web.Request) -> web.StreamResponse:
+        """A body without an end, until the client goes away."""
+        response = web.StreamResponse()
+        await response.prepare(request)
+        with contextlib.suppress(ConnectionError):
+            while request.method != "HEAD":
+                await response.write(b"%2048d" % 0)
+                await asyncio.sleep(0.5)
         return response
 
     async def start(self, address: str) -> web.AppRunner:

@@ -8,7 +8,7 @@ import io
 import tarfile
 from pathlib import Path
 
-from rehearsal import binaries, cache, debs
+from rehearsal import binaries, cache, debs, hostile
 from rehearsal.standin.build import build_chart, build_k3s
 
 K3S_VERSIONS = ("v1.36.2+k3s1", "v1.35.6+k3s1")
@@ -60,7 +60,8 @@ def _charts(folder: Path) -> dict[str, str]:
 def assemble(folder: Path) -> str:
     """Fills `folder` and returns the sha256 of the default chart's archive.
 
-    `right/` is what the mirror serves; `wrong/` holds the files of the other repository key beside it.
+    `right/` is what the mirror serves; beside it `wrong/` holds the files of the other repository key, and a folder for
+    each of `mirror.OTHER_FILES` what a hostile mirror has instead.
     """
     repository = debs.repository()
     right, pool = folder / "right", Path("libnvidia-container/stable/deb/amd64")
@@ -78,7 +79,9 @@ def assemble(folder: Path) -> str:
         )
     for file in sorted(downloads().iterdir()):
         (right / file.name).symlink_to(file)
-    return _charts(right / "HAMi")[DEFAULT_CHART]
+    charts = _charts(right / "HAMi")
+    hostile.assemble(folder, f"helm-{HELM_VERSION}-linux-amd64.tar.gz", K3S_VERSIONS, DEFAULT_CHART)
+    return charts[DEFAULT_CHART]
 
 
 def downloads() -> Path:

@@ -13,11 +13,11 @@ until LC_ALL=C apt-get update -o Dir::Etc::sourcelist={{ source | quote }} -o Di
         case "$(cat "$log")" in
         *'Could not get lock'*)
             echo "another apt or dpkg was still at work: wait for it, or raise toolkit_timeout" ;;
+        *NOSPLIT* | *NODATA* | *'Clearsigned file'*)
+            echo "$url did not answer with a repository: a login page or proxy is in between, or toolkit_repository_url is wrong" ;;
         *NO_PUBKEY* | *'not signed'* | *BADSIG* | *EXPKEYSIG* | *KEYEXPIRED*)
             echo "$url is not signed by the key {{ fingerprint }}: refused."
             echo "It is another repository or its mirror signs with its own key (toolkit_key_fingerprint), or it was changed on the way." ;;
-        *NOSPLIT* | *NODATA* | *'Clearsigned file'*)
-            echo "$url did not answer with a repository: a login page or proxy is in between, or toolkit_repository_url is wrong" ;;
         *'Redirection from'*)
             echo "$url sends elsewhere: a login page or proxy is in between, or toolkit_repository_url is wrong" ;;
         *'Certificate verification failed'* | *'certificate'*)
@@ -33,7 +33,10 @@ version={{ version | quote }}
 offered=$(apt-cache madison {{ package | quote }} | cut -d'|' -f2 | tr -d ' ' | sort -u | tr '\n' ' ')
 case " $offered" in
 *" $version "*) ;;
-*)  echo "$url offers {{ package }} ${offered:-in no version at all}, not $version: refused."
+*)  # Without them the next run asks anew, whatever dates the server's files have.
+    apt-get indextargets -o Dir::Etc::sourcelist={{ source | quote }} -o Dir::Etc::sourceparts=- --format '$(FILENAME)' |
+        while read -r list; do rm -f "$list" "${list%_Packages*}_InRelease"; done
+    echo "$url offers {{ package }} ${offered:-in no version at all}, not $version: refused."
     echo "The mirror is behind or offers an older index. Set toolkit_repository_url to another, or toolkit_version to one it has."
     exit 1 ;;
 esac
