@@ -12,6 +12,8 @@ SUITE = "bookworm"
 PACKAGES = ["systemd", "systemd-sysv", "dbus", "openssh-server", "sudo", "ca-certificates", "curl", "gnupg"]
 PACKAGES += ["iproute2", "procps", "kmod", "util-linux", "openssl"]
 PACKAGES += ["python3", "python3-aiohttp", "python3-yaml", "python3-cryptography"]
+# On every cloud image, and what configuration tools use there.
+PACKAGES += ["python3-apt"]
 # Run inside the new tree. The timers would take apt's lock behind the deploy's back; firstboot would ask questions.
 SETTLE = """
 useradd --create-home --shell /bin/bash ubuntu

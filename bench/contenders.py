@@ -1,0 +1,90 @@
+"""The three ways to the same end state, as commands for one fleet file."""
+
+from __future__ import annotations
+
+import shutil
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+HERE = Path(__file__).resolve().parent
+REPOSITORY = HERE.parent
+
+
+@dataclass(frozen=True)
+class Fleet:
+    """What `python -m rehearsal up` wrote."""
+
+    path: Path
+    hosts: list[dict[str, Any]]
+    settings: dict[str, Any]
+
+
+def fleet(path: Path) -> Fleet:
+    """Read a fleet file."""
+    data = yaml.safe_load(path.read_text())
+    return Fleet(path, data["hosts"], data["settings"])
+
+
+def sources(of: Fleet) -> dict[str, str]:
+    """The versions and sources, the same for all contenders."""
+    return {
+        "toolkit_url": of.settings["toolkit_repository_url"],
+        "toolkit_version": "1.19.1",
+        "k3s_url": of.settings["k3s_release_url"],
+        "k3s_version": "v1.36.2+k3s1",
+        "helm_url": of.settings["helm_release_url"],
+        "helm_version": "v4.2.3",
+        "hami_url": of.settings["hami_chart_repository"],
+        "hami_version": "2.9.0",
+    }
+
+
+def pyinfra(of: Fleet, deploy: str) -> tuple[list[str], dict[str, str]]:
+    """(command, environment) of this project."""
+    program = str(Path(sys.executable).with_name("pyinfra"))
+    return [program, "inventory.py", deploy, "-y"], {"GPU_FLEET": str(of.path), "PYINFRA_PROGRESS": "off"}
+
+
+def shell(of: Fleet, folder: Path) -> tuple[list[str], dict[str, str]]:
+    """One ssh per host, all at once, each with the plain script on its stdin."""
+    exports = "\n".join(f"export {key.upper()}={value!r}" for key, value in sources(of).items())
+    (folder / "plain.sh").write_text(f"{exports}\n{(HERE / 'plain.sh').read_text()}")
+    lines = ["pids="]
+    for host in of.hosts:
+        command = (
+            f"ssh -q -o BatchMode=yes -o UserKnownHostsFile={host['ssh_known_hosts_file']} -i {host['ssh_key']} "
+            f"-p {host['ssh_port']} {host['ssh_user']}@{host['ssh_hostname']} bash -s"
+        )
+        lines.append(f'{command} <{folder}/plain.sh >{folder}/{host["name"]}.log 2>&1 & pids="$pids $!"')
+    lines += ["status=0", "for pid in $pids; do wait $pid || status=1; done", "exit $status"]
+    (folder / "all.sh").write_text("\n".join(lines))
+    return ["bash", str(folder / "all.sh")], {}
+
+
+def ansible(of: Fleet, folder: Path) -> tuple[list[str], dict[str, str]]:
+    """ansible-playbook with pipelining and as many forks as hosts."""
+    program = Path(sys.executable).with_name("ansible-playbook")
+    found = str(program) if program.exists() else shutil.which("ansible-playbook")
+    if not found:
+        raise SystemExit("ansible-playbook is missing: .venv/bin/pip install 'ansible-core>=2.19,<2.20'")
+    entries = {
+        host["name"]: {
+            "ansible_host": host["ssh_hostname"],
+            "ansible_port": host["ssh_port"],
+            "ansible_user": host["ssh_user"],
+            "ansible_ssh_private_key_file": host["ssh_key"],
+            "ansible_ssh_common_args": f"-o UserKnownHostsFile={host['ssh_known_hosts_file']}",
+        }
+        for host in of.hosts
+    }
+    inventory = folder / "hosts.yml"
+    inventory.write_text(yaml.safe_dump({"all": {"hosts": entries, "vars": sources(of)}}))
+    command = [found, "-i", str(inventory), "--forks", str(len(of.hosts)), str(HERE / "ansible" / "site.yml")]
+    return command, {
+        "ANSIBLE_CONFIG": str(HERE / "ansible" / "ansible.cfg"),
+        "ANSIBLE_HOME": str(folder / "ansible"),
+    }
