@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import signal
 import time
 from pathlib import Path
 
@@ -72,11 +73,17 @@ def share_controllers(rehearsal: str) -> None:
 
 
 def remove(rehearsal: str, seconds: float = 10) -> list[Path]:
-    """Removes the rehearsal's groups; returns those that stay. A group is busy until its last dead process is reaped."""
+    """Removes the rehearsal's groups with whatever still lives in them; returns those that stay.
+
+    A group is busy until its last dead process is reaped.
+    """
     deadline = time.monotonic() + seconds
     while left := [top for top in _tops(rehearsal) if top.exists()]:
         for top in left:
             for folder, _, _ in os.walk(top, topdown=False):
+                with contextlib.suppress(OSError):
+                    for pid in (Path(folder) / "cgroup.procs").read_text().split():
+                        os.kill(int(pid), signal.SIGKILL)
                 with contextlib.suppress(OSError):
                     Path(folder).rmdir()
         if time.monotonic() > deadline:
