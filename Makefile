@@ -37,6 +37,7 @@ lock: ## pin the exact versions that CI installs
 
 docs: setup ## generated pages
 	.venv/bin/python -m hami_k3s.settings >docs/settings.md
+	.venv/bin/python -m hami_k3s.isolation.page >docs/claims.md
 
 clean:
 	rm -rf .venv dist .mypy_cache .ruff_cache .pytest_cache

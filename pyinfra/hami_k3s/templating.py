@@ -13,12 +13,15 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 _HERE = Path(__file__).resolve().parent
 
 
+def folder() -> Path:
+    """A wheel carries the templates inside the package; a checkout has them at its top level."""
+    return next(path for path in (_HERE / "templates", _HERE.parent.parent / "templates") if path.is_dir())
+
+
 @cache
 def _environment() -> Environment:
-    # A wheel carries them inside the package; a checkout has them at its top level.
-    folder = next(path for path in (_HERE / "templates", _HERE.parent.parent / "templates") if path.is_dir())
     environment = Environment(
-        loader=FileSystemLoader(folder),
+        loader=FileSystemLoader(folder()),
         undefined=StrictUndefined,
         keep_trailing_newline=True,
         trim_blocks=True,

@@ -10,6 +10,7 @@ from hami_k3s.isolation.evidence import (
     Allocation,
     Card,
     ContainerdConfig,
+    Durable,
     Event,
     Evidence,
     Mechanism,
@@ -19,6 +20,7 @@ from hami_k3s.isolation.evidence import (
     ProbeRun,
     Providers,
     Registration,
+    Sight,
     Webhook,
 )
 from hami_k3s.isolation.parse import gpu_environment, parse_registration
@@ -103,6 +105,49 @@ MECHANISM = Mechanism(
 )
 
 
+NEIGHBOUR = replace(PROBE, pod="hami-share-b", host_free_mib=81200, host_used_mib=15950)
+CONTROL = ProbeRun(
+    "hami-control",
+    0,
+    ProbeResult(measured=True, refused=False, allocated_mib=8704, chunk_mib=256, cap_mib=8704),
+    host_free_mib=88000,
+    host_used_mib=9250,
+)
+FITTED = replace(
+    share_pod("oversubscribe"),
+    name="hami-oversubscribe",
+    allocated=(Allocation(UUID, 90000),),
+)
+
+
+def route(name: str, refused: bool = True, **changes: Any) -> ProbeRun:
+    """One route as HAMi-core refuses it, or does not."""
+    result = replace(
+        PROBE.result,
+        refused=refused,
+        route=name,
+        rc=2 if refused else 0,
+        allocated_mib=7424 if refused else 8704,
+    )
+    said = PROBE.stderr if refused else ""
+    return replace(PROBE, **{"result": result, "route": name, "stderr": said, "stdout": said, **changes})
+
+
+ROUTES = tuple(map(route, ("pitch", "async", "pool", "vmm", "array", "managed")))
+VIEW = PodView("hami-share-a", UUID, 8000, 0, recorded("lab/nvidia-smi-pod.txt"))
+DURABLE = Durable(
+    survivor_before=share_pod("before"),
+    survivor=share_pod("before"),
+    survivor_view=VIEW,
+    survivor_probe=PROBE,
+    newcomer=share_pod("after"),
+    newcomer_view=VIEW,
+    newcomer_mechanism=MECHANISM,
+    newcomer_probe=PROBE,
+    seconds=12,
+)
+
+
 def evidence(**changes: Any) -> Evidence:
     """The lab's evidence, with these parts changed."""
     register = recorded("lab/node-nvidia-register.json")
@@ -124,8 +169,15 @@ def evidence(**changes: Any) -> Evidence:
         split_count=10,
         share_pods=(share_pod("a"), share_pod("b")),
         overask_pod=OVERASK,
-        view=PodView("hami-share-a", UUID, 8000, 0, recorded("lab/nvidia-smi-pod.txt")),
+        view=VIEW,
         mechanism=MECHANISM,
         probe=PROBE,
+        neighbour=NEIGHBOUR,
+        routes=ROUTES,
+        control=CONTROL,
+        pending_control=FITTED,
+        no_request=(Sight("plain"), Sight("asks-for-all", visible="none")),
+        durable=DURABLE,
+        node_ready=True,
     )
     return replace(whole, **changes)

@@ -1,9 +1,11 @@
-"""docs/claims.md says what the code does."""
+"""docs/claims.md is what the claims say of themselves, and says what the code does."""
 
 import re
 from pathlib import Path
 
-from hami_k3s.isolation import plan
+import pytest
+
+from hami_k3s.isolation import page, plan
 from hami_k3s.isolation.claims import CLAIMS, refused, registered, slice_visible
 from hami_k3s.isolation.verdict import Status
 
@@ -16,16 +18,16 @@ def section(claim: str) -> str:
     return match.group(1)
 
 
-def test_every_claim_is_described_in_order() -> None:
-    headings = re.findall(r"^## (\S+)$", TEXT, re.MULTILINE)
-    assert headings == [claim.id for claim in CLAIMS]
-    for claim in CLAIMS:
-        text = section(claim.id)
-        assert f"**{claim.statement}**" in text
-        needs = re.search(r"Needs ([^.]*)\.", text)
-        assert tuple(needs.group(1).split(" and ") if needs else ()) == claim.needs
-        assert "- Measured:" in text
-        assert "- Fails:" in text
+def test_the_page_is_generated() -> None:
+    assert page.markdown() == TEXT, "run `make docs`"
+
+
+@pytest.mark.parametrize("claim", CLAIMS, ids=lambda claim: claim.id)
+def test_every_claim_says_what_is_measured_when_it_fails_and_what_to_do(claim) -> None:
+    text = section(claim.id)
+    assert f"**{claim.statement}**" in text
+    for word in ("- Measured:", "- Fails:"):
+        assert word in text
 
 
 def test_the_words_and_the_tolerances_are_the_codes() -> None:
@@ -35,10 +37,6 @@ def test_the_words_and_the_tolerances_are_the_codes() -> None:
     assert f"slice - {refused.CONTEXT_TOLERANCE_MIB} MiB" in section("refused")
     assert refused.ROOM_FACTOR == 2
     assert "two steps free" in section("refused")
-    assert f"under {plan.MIN_SLICE_MIB} MiB" in TEXT
-    assert f"less than {plan.ROOM_MIB} MiB" in TEXT
-    assert f"up to {plan.CONTEXT_MIB} MiB" in TEXT
-    assert f"at least {plan.MIN_STEPS} steps" in TEXT
 
 
 def test_the_slices_are_the_plans() -> None:

@@ -4,7 +4,7 @@ from dataclasses import fields, replace
 
 import pytest
 
-from hami_k3s.isolation.claims import CLAIMS, judge, unmet
+from hami_k3s.isolation.claims import CLAIMS, OPTIONAL, judge, unmet
 from hami_k3s.isolation.evidence import Evidence, Webhook
 from hami_k3s.isolation.verdict import Status, Verdict, worst
 from tests.recorded.lab import evidence
@@ -26,14 +26,20 @@ def test_all_claims_hold_on_the_labs_evidence() -> None:
         "co-resident",
         "slice-visible",
         "refused",
+        "neighbour",
+        "control",
         "pending",
+        "pending-control",
         "mechanism",
+        "routes",
+        "no-request",
+        "durable",
     ]
     assert [verdict for verdict in found if verdict.status is not Status.PASS] == []
     assert all(verdict.expected and verdict.observed for verdict in found)
 
 
-@pytest.mark.parametrize("claim", [claim.id for claim in CLAIMS])
+@pytest.mark.parametrize("claim", [claim.id for claim in CLAIMS if claim.id not in OPTIONAL])
 def test_nothing_measured_is_never_a_pass(claim: str) -> None:
     blank = Evidence("rtx-1", errors={"cards": "ssh: connection refused"})
     assert verdicts(blank)[claim].status in (Status.ERROR, Status.SKIP)
@@ -43,7 +49,8 @@ def test_nothing_measured_is_never_a_pass(claim: str) -> None:
 PARTS = [
     field.name
     for field in fields(Evidence)
-    if field.default is None and field.name not in ("node", "card_uuid", "default_handler", "kernel_module")
+    if field.default is None
+    and field.name not in ("node", "node_ready", "card_uuid", "default_handler", "kernel_module")
 ]
 
 
@@ -70,15 +77,43 @@ def test_an_exception_in_a_check_is_that_claims_error() -> None:
 def test_the_reason_of_a_skip_names_what_does_not_hold() -> None:
     late = evidence(webhook=Webhook((), None))
     assert unmet("co-resident", late) == "needs webhook, which does not hold (fail)"
-    assert verdicts(late)["refused"].why == "needs co-resident, which does not hold (skip)"
+    assert verdicts(late)["mechanism"].why == "needs co-resident, which does not hold (skip)"
     assert unmet("co-resident", lab) == ""
 
 
-def test_claims_stand_after_what_they_need() -> None:
+def test_a_claim_may_need_one_that_stands_below_it_and_never_itself() -> None:
     ids = [claim.id for claim in CLAIMS]
     assert len(set(ids)) == len(ids)
-    for claim in CLAIMS:
-        assert all(ids.index(need) < ids.index(claim.id) for need in claim.needs)
+    needs = {claim.id: claim.needs for claim in CLAIMS}
+
+    def above(claim: str, seen: tuple[str, ...] = ()) -> None:
+        assert claim not in seen
+        for need in needs[claim]:
+            assert need in ids
+            above(need, (*seen, claim))
+
+    for claim in ids:
+        above(claim)
+    without = evidence(mechanism=replace(lab.mechanism, preload=None))
+    assert verdicts(without)["refused"].why == "needs mechanism, which does not hold (fail)"
+
+
+def test_durable_is_left_out_unless_somebody_asked_for_it() -> None:
+    assert "durable" not in verdicts(evidence(durable=None))
+    assert verdicts(evidence(durable=None, errors={"durable": "no pod"}))["durable"].status is Status.ERROR
+
+
+def test_the_claims_of_the_node_are_one_block_of_the_lab() -> None:
+    assert {claim.id for claim in CLAIMS if claim.scope == "node"} == {
+        "driver",
+        "runtime",
+        "sole-provider",
+        "scheduler-version",
+        "webhook",
+        "registered",
+        "allocatable",
+        "no-request",
+    }
 
 
 def test_worst() -> None:

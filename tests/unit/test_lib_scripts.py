@@ -69,8 +69,7 @@ SCRIPTS: dict[str, dict[str, Any]] = {
     "probe.sh": {
         "kubectl": "k3s kubectl",
         "namespace": "n",
-        "pod": "p",
-        "command": "python3 /tmp/probe.py",
+        "probes": [{"pod": name, "command": "python3 /tmp/probe.py"} for name in ("a", "b")],
         "query": "nvidia-smi",
         "limit": 3,
     },

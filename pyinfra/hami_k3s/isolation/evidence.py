@@ -129,6 +129,8 @@ class Pod:
     allocated: tuple[Allocation, ...] = ()
     events: tuple[Event, ...] = ()
     scheduler: str | None = None
+    uid: str = ""
+    reason: str = ""  # kubelet's: Evicted, ErrImagePull, ... with its message
 
 
 @dataclass(frozen=True)
@@ -181,6 +183,34 @@ class ProbeRun:
     stdout: str = ""
     host_free_mib: int | None = None
     host_used_mib: int | None = None
+    route: str = "sync"  # the one that was asked for
+
+
+@dataclass(frozen=True)
+class Sight:
+    """What one container that asked for no GPU sees: device files, and the lines of nvidia-smi -L if it is there."""
+
+    container: str
+    devices: tuple[str, ...] = ()
+    listed: tuple[str, ...] = ()
+    visible: str | None = None  # NVIDIA_VISIBLE_DEVICES in the container
+
+
+@dataclass(frozen=True)
+class Durable:
+    """After a restart of k3s and a daemon-reload: a pod from before, a pod from after, and the node's claims again."""
+
+    survivor_before: Pod
+    survivor: Pod | None  # the same pod afterwards
+    survivor_view: PodView | None = None
+    survivor_probe: ProbeRun | None = None
+    newcomer: Pod | None = None
+    newcomer_view: PodView | None = None
+    newcomer_mechanism: Mechanism | None = None
+    newcomer_probe: ProbeRun | None = None
+    blind: tuple[str, ...] = ()  # pods in which nvidia-smi shows no card any more, and what it says
+    lost: tuple[str, ...] = ()  # claims of the node that did not come back, each with its reason
+    seconds: float = 0.0  # from the restart until the node's claims held again
 
 
 @dataclass(frozen=True)
@@ -192,6 +222,7 @@ class Evidence:
 
     host: str
     node: str | None = None
+    node_ready: bool | None = None  # at the end of the measurement
     card_uuid: str | None = None
     plan: SlicePlan | None = None
     # the host
@@ -215,6 +246,12 @@ class Evidence:
     view: PodView | None = None
     mechanism: Mechanism | None = None
     probe: ProbeRun | None = None
+    neighbour: ProbeRun | None = None  # the second pod's probe, while the first one held its slice
+    routes: tuple[ProbeRun, ...] | None = None
+    control: ProbeRun | None = None  # the same allocation in a pod that opted out of HAMi-core
+    pending_control: Pod | None = None  # the over-ask, after the slices were freed
+    no_request: tuple[Sight, ...] | None = None
+    durable: Durable | None = None
     errors: Mapping[str, str] = field(default_factory=dict)
 
     def measured(self, part: str, value: T | None) -> T:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import StrEnum
 
@@ -60,6 +61,11 @@ def skipped(claim: str, why: str) -> Verdict:
 
 def worst(verdicts: list[Verdict]) -> Status:
     """One word for a host, the worst of its claims. No verdict at all is an error, not a pass."""
+    return worst_of(verdict.status for verdict in verdicts)
+
+
+def worst_of(statuses: Iterable[Status]) -> Status:
+    """The worst of several words; of none, error."""
     order = (Status.FAIL, Status.ERROR, Status.SKIP, Status.WARN, Status.PASS)
-    seen = {verdict.status for verdict in verdicts}
+    seen = set(statuses)
     return next((status for status in order if status in seen), Status.ERROR)

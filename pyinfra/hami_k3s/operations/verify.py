@@ -4,27 +4,28 @@ from __future__ import annotations
 
 from collections.abc import Generator
 from datetime import UTC, datetime
-from pathlib import Path
 
-from pyinfra import logger
+from pyinfra import host, logger
 from pyinfra.api import FunctionCommand, Host, State, operation
 from pyinfra.api.command import PyinfraCommand
 
-from hami_k3s.isolation.claims import judge
-from hami_k3s.isolation.evidence import Evidence
-from hami_k3s.isolation.verdict import worst
+from hami_k3s import gate
+from hami_k3s.isolation.outcome import HostOutcome, unreached
 from hami_k3s.proof.measure import measure
-from hami_k3s.reports import json_report, terminal
+from hami_k3s.reports import Run, terminal
 from hami_k3s.settings import Settings
 
 # One folder for all hosts of a run.
 STARTED = datetime.now(UTC)
 
+_run: Run | None = None
+_state: State | None = None
+
 
 @operation(is_idempotent=False)
 def isolation(settings: Settings) -> Generator[PyinfraCommand]:
     """
-    Prove on this host that two pods share one card and that each is held to its slice.
+    Prove on this host that two pods share each card and that each pod is held to its slice.
 
     + settings: the host's settings
 
@@ -34,35 +35,60 @@ def isolation(settings: Settings) -> Generator[PyinfraCommand]:
 
         verify.isolation(name="Two pods on one card", settings=settings)
     """
+    _expect(host, settings)
     yield FunctionCommand(prove, (settings,), {})
 
 
+def _expect(host: Host, settings: Settings) -> None:
+    """The report knows every host of the run before the first is measured."""
+    global _run, _state  # noqa: PLW0603  (one run a process)
+    if _run is None:
+        _run = Run(settings.verify_reports, STARTED, settings.report_language)
+        _state = host.state
+    _run.expect(host.name)
+
+
 def prove(state: State, host: Host, settings: Settings) -> bool:
-    """True when every claim holds. Prints the table and writes the host's report in any case."""
+    """True when every claim holds. Prints the table and writes the reports in any case."""
     started = datetime.now(UTC)
     try:
-        evidence = measure(host, settings)
+        outcome = measure(host, settings)
     except Exception as error:  # a bug must end as "could not be measured", with a report, not as a green run
-        evidence = Evidence(
-            host=host.name, errors={"cards": f"verify itself failed: {type(error).__name__}: {error}"}
-        )
         logger.exception("verify failed on %s", host.name)
-    verdicts = judge(evidence)
-    for line in terminal.render(host.name, verdicts).splitlines():
+        outcome = unreached(host.name, f"verify itself failed: {type(error).__name__}: {error}", started)
+    for line in terminal.render(outcome).splitlines():
         logger.info(line)
-    directory = json_report.report_directory(Path(settings.verify_reports), STARTED)
+    return _keep(host, settings, outcome)
+
+
+def _keep(host: Host, settings: Settings, outcome: HostOutcome) -> bool:
+    _expect(host, settings)
+    assert _run is not None
     try:
-        path = json_report.write(
-            directory,
-            host.name,
-            verdicts,
-            evidence,
-            started=started,
-            finished=datetime.now(UTC),
-            versions={"k3s": evidence.server_version, "hami_chart": settings.hami_chart_version},
-        )
+        path = _run.add(outcome)
         host.log(f"    report: {path}")
     except OSError as error:
         host.log_styled(f"    the report could not be written: {error}; set verify_reports", fg="red")
         return False
-    return worst(verdicts).holds
+    return outcome.status.holds
+
+
+def _close() -> None:
+    """At the end of the process: what did not come to an end is in the reports too, and one line is the fleet's."""
+    if _run is None or _state is None:
+        return
+    lost = {
+        one.name: "the host could not be reached"
+        for one in _state.inventory
+        if one not in _state.activated_hosts
+    }
+    lost |= {
+        one.name: "an earlier step failed on the host" for one in _state.failed_hosts if one.name not in lost
+    }
+    limited = _state.limit_hosts
+    names = {one.name for one in _state.inventory if limited is None or one in limited}
+    text = _run.close({name: why for name, why in lost.items() if name in names})
+    print(text)
+
+
+gate.before_exit(_close)

@@ -1,13 +1,13 @@
-"""What a share pod sees, and what happens when it fills its slice."""
+"""What a pod sees, and what happens when it fills its slice."""
 
 from __future__ import annotations
 
+import re
 from contextlib import suppress
 from typing import Any
 
-from hami_k3s import probes
 from hami_k3s.facts import batch
-from hami_k3s.isolation.evidence import Mechanism, PodView, ProbeRun
+from hami_k3s.isolation.evidence import Mechanism, PodView, ProbeResult, ProbeRun, Sight
 from hami_k3s.isolation.parse import (
     QUERY,
     ParseError,
@@ -18,8 +18,8 @@ from hami_k3s.isolation.parse import (
 )
 from hami_k3s.isolation.plan import SlicePlan
 from hami_k3s.proof.pods import EXEC, Space
+from hami_k3s.proof.program import HOLD, Program
 from hami_k3s.remote import run
-from hami_k3s.settings import Settings
 from hami_k3s.templating import render
 
 LIBRARY = "/usr/local/vgpu/libvgpu.so"
@@ -30,8 +30,9 @@ LOOK = {
     "preload": "cat /etc/ld.so.preload",
     "library": f"ls {LIBRARY}",
 }
-PROBE_LIMIT = 120  # seconds for filling one slice; milliseconds on the cards seen so far
-COMPILE_LIMIT = 300
+SIGHT = {"devices": "ls /dev | grep -E '^nvidia[0-9]+$'", "listed": "nvidia-smi -L", "env": "env"}
+# The plain way is the claim `refused`; each of these is tried in a process of its own.
+ROUTES = ("pitch", "async", "pool", "vmm", "array", "managed")
 
 
 def look(space: Space, pod: str) -> tuple[dict[str, Any], dict[str, str]]:
@@ -74,54 +75,87 @@ def look(space: Space, pod: str) -> tuple[dict[str, Any], dict[str, str]]:
 
 
 def fill(
-    space: Space, pod: str, uuid: str, plan: SlicePlan, settings: Settings
-) -> tuple[ProbeRun | None, str, str]:
-    """Run the probe in the pod. (result, the host's nvidia-smi table meanwhile, why there is no result)."""
-    command, problem = _install(space, pod, plan, settings)
-    if problem:
-        return None, "", problem
+    space: Space, pods: list[str], uuid: str, plan: SlicePlan, program: Program
+) -> tuple[list[ProbeRun], str, str]:
+    """Fill these pods' slices, each held while the next is filled.
+
+    (one run a pod, the host's nvidia-smi table meanwhile, why there is no result).
+    """
     script = render(
         "scripts/probe.sh",
         kubectl=EXEC,
         namespace=space.name,
-        pod=pod,
-        command=command,
+        probes=[{"pod": pod, "command": program.command(plan, hold=True)} for pod in pods],
         query=QUERY,
-        limit=PROBE_LIMIT,
+        limit=HOLD,
     )
-    result = run(space.host, script, timeout=2 * PROBE_LIMIT + 20)
+    result = run(space.host, script, timeout=(len(pods) + 1) * HOLD + 20)
     answers = batch.parse(result.stdout.splitlines())
-    if "out" not in answers:
-        return None, "", f"the probe could not be run: {result.stderr.strip() or result.stdout.strip()}"
-    out, err, seen = answers["out"], answers["err"], answers["host"]
-    measured = None
+    if "out1" not in answers:
+        return [], "", f"the probe could not be run: {result.stderr.strip() or result.stdout.strip()}"
+    runs = []
+    for number, pod in enumerate(pods, 1):
+        out, err, seen = (answers.get(f"{name}{number}", batch.NOTHING) for name in ("out", "err", "host"))
+        free = used = None
+        with suppress(
+            ParseError, StopIteration
+        ):  # the claim then says that the host's free memory was not read
+            card = next(card for card in parse_cards(seen.text) if card.uuid == uuid)
+            free, used = card.free_mib, card.used_mib
+        runs.append(ProbeRun(pod, out.status, _result(out.text), err.text, out.text, free, used))
+    return runs, answers.get("table", batch.NOTHING).text, ""
+
+
+def routes(
+    space: Space, pod: str, uuid: str, plan: SlicePlan, program: Program
+) -> tuple[tuple[ProbeRun, ...], str]:
+    """Every route but the plain one, each in a process of its own. (runs, why there are none)."""
+    free = None
+    with suppress(ParseError, StopIteration):
+        seen = run(space.host, QUERY).stdout
+        free = next(card.free_mib for card in parse_cards(seen) if card.uuid == uuid)
+    tried = list(ROUTES)
+    left_out: list[ProbeRun] = []
+    if free is None or free < plan.cap_mib:
+        # Managed memory does not end with the card: past that it would spill into the host's memory.
+        tried.remove("managed")
+        reason = f"the card has {free} MiB free and the probe may take {plan.cap_mib}"
+        result = ProbeResult(False, False, 0, plan.chunk_mib, plan.cap_mib, route="managed", error=reason)
+        left_out.append(ProbeRun(pod, None, result, route="managed"))
+    scripts = {route: f"{program.command(plan, route=route)} 2>&1" for route in tried}
+    answer = space.exec(pod, batch.script(scripts), timeout=HOLD)
+    answers = batch.parse(answer.stdout.splitlines())
+    if not answers:
+        return (), f"the probe could not be run in {pod}: {answer.stderr.strip() or answer.stdout.strip()}"
+    runs = []
+    for route in tried:
+        said = answers.get(route, batch.NOTHING)
+        # Both streams are in one text here: the line of HAMi-core and the result are told apart by their form.
+        runs.append(ProbeRun(pod, said.status, _result(said.text), said.text, said.text, route=route))
+    return (*runs, *left_out), ""
+
+
+def sight(space: Space, pod: str, containers: tuple[str, ...]) -> tuple[tuple[Sight, ...], str]:
+    """What containers without a request see. (sights, why one is missing)."""
+    found = []
+    for container in containers:
+        result = space.exec(pod, batch.script(SIGHT), container=container)
+        if not result.ok:
+            return (), f"kubectl exec in {pod} failed: {result.stderr.strip() or result.stdout.strip()}"
+        answers = batch.parse(result.stdout.splitlines())
+        text = {name: answers.get(name, batch.NOTHING).text for name in SIGHT}
+        found.append(
+            Sight(
+                container,
+                devices=tuple(f"/dev/{name}" for name in text["devices"].split()),
+                listed=tuple(line for line in text["listed"].splitlines() if re.match(r"GPU \d+:", line)),
+                visible=gpu_environment(text["env"]).get("NVIDIA_VISIBLE_DEVICES"),
+            )
+        )
+    return tuple(found), ""
+
+
+def _result(text: str) -> ProbeResult | None:
     with suppress(ParseError):  # the claim then shows the exit status and the last line
-        measured = parse_probe(out.text)
-    free = used = None
-    with suppress(ParseError, StopIteration):  # the claim then says that the host's free memory was not read
-        card = next(card for card in parse_cards(seen.text) if card.uuid == uuid)
-        free, used = card.free_mib, card.used_mib
-    ran = ProbeRun(pod, out.status, measured, err.text, out.text, free, used)
-    return ran, answers.get("table", batch.NOTHING).text, ""
-
-
-def _install(space: Space, pod: str, plan: SlicePlan, settings: Settings) -> tuple[str, str]:
-    """(command that runs the probe, problem)."""
-    if settings.verify_probe == "driver":
-        path = "/tmp/hami-k3s-probe.py"
-        put = space.put(pod, path, probes.source("driver_probe.py"))
-        sizes = f"--chunk-mib {plan.chunk_mib} --cap-mib {plan.cap_mib}"
-        command = f"python3 {path} {sizes} --hold {PROBE_LIMIT} --until-stdin-closes"
-        return command, "" if put.ok else f"the probe could not be sent to {pod}: {put.stderr.strip()}"
-    path = "/tmp/hami-k3s-probe"
-    put = space.put(pod, f"{path}.cu", probes.source("nvcc_probe.cu"))
-    if not put.ok:
-        return "", f"the probe could not be sent to {pod}: {put.stderr.strip()}"
-    built = space.exec(pod, f"nvcc -o {path} {path}.cu", COMPILE_LIMIT)
-    problem = (
-        f"nvcc failed in {pod} (verify_nvcc_image needs the CUDA compiler): {built.stderr.strip()[-300:]}"
-    )
-    return (
-        f"{path} {plan.chunk_mib} {plan.cap_mib} {PROBE_LIMIT} until-stdin-closes",
-        "" if built.ok else problem,
-    )
+        return parse_probe(text)
+    return None

@@ -1,194 +1,152 @@
-"""The whole measurement on one host, in the lab's order. It always gives evidence and always cleans up."""
+"""The whole measurement on one host. It always gives an outcome and always cleans up."""
 
 from __future__ import annotations
 
 import sys
+from datetime import UTC, datetime
 from typing import Any
 
+from gevent.pool import Pool  # type: ignore[import-untyped]
+from pyinfra import logger
 from pyinfra.api import Host
 
 from hami_k3s import gate
 from hami_k3s.isolation.claims import unmet
-from hami_k3s.isolation.evidence import Card, Evidence, Pod
-from hami_k3s.isolation.parse import read_event
-from hami_k3s.isolation.plan import PlanError, SlicePlan, plan
-from hami_k3s.proof import inside, pods, standing
+from hami_k3s.isolation.evidence import Card, Evidence
+from hami_k3s.isolation.outcome import HostOutcome, NotTested, decide
+from hami_k3s.proof import card as one_card
+from hami_k3s.proof import durable, pods, standing
+from hami_k3s.proof.measurement import Measurement
 from hami_k3s.proof.pods import Space
 from hami_k3s.settings import Settings
-from hami_k3s.waits import Look, until
 
-SHARE = ("hami-share-a", "hami-share-b")
-OVERASK = "hami-oversubscribe"
+# Each card uses one SSH channel at a time; sshd allows ten on a connection (MaxSessions) and may run others' too.
+AT_ONCE = 4
 
 _open: list[Space] = []
 
 
-class Measurement:
-    """Collects parts of the evidence; a part that fails leaves its reason."""
-
-    def __init__(self, host: Host, settings: Settings) -> None:
-        self.host = host
-        self.settings = settings
-        self.parts: dict[str, Any] = {}
-        self.errors: dict[str, str] = {}
-
-    def evidence(self) -> Evidence:
-        """What is known so far."""
-        known = {name: value for name, value in self.parts.items() if value is not None}
-        return Evidence(host=self.host.name, errors=dict(self.errors), **known)
-
-    def take(self, found: tuple[dict[str, Any], dict[str, str]]) -> None:
-        """Add parts and reasons."""
-        self.parts |= found[0]
-        self.errors |= found[1]
-
-    def say(self, text: str) -> None:
-        """One line of progress."""
-        self.host.log(f"    {text}")
-
-
-def measure(host: Host, settings: Settings) -> Evidence:
+def measure(host: Host, settings: Settings) -> HostOutcome:
     """Everything that verify measures on this host. Pods are made only where the claims before them hold."""
-    now = Measurement(host, settings)
-    now.say("reading the host, the cluster and HAMi")
-    now.take(standing.measure(host, settings))
-    card = _card(now)
-    reason = unmet("co-resident", now.evidence())
-    if card is None or reason:
-        return now.evidence()
-    node = now.parts["node"]
-    if left := pods.remove_leftovers(host, node):
-        now.say(f"removed what an earlier run left: {left}")
-    if not _plan(now, card):
-        return now.evidence()
-    space = pods.space(host, node)
-    _open.append(space)
+    started = datetime.now(UTC)
+    parts: dict[str, Any] = {}
+    errors: dict[str, str] = {}
+    evidences: list[Evidence] = []
+    left_out: list[NotTested] = []
+    node = Measurement(host, settings, parts, errors)
     try:
-        _with_pods(now, space, card, now.parts["plan"])
-    finally:
-        removed = space.remove()
-        if removed.ok:
-            now.say("removed the pods")
-        else:
-            now.say(
-                f"namespace {space.name} could not be removed, the next run will: {removed.stderr.strip()}"
-            )
-        _open.remove(space)
-    return now.evidence()
+        node.say("reading the host, the cluster and HAMi")
+        node.take(standing.measure(host, settings))
+        evidences, left_out = _cards(node)
+    except Exception as error:  # a bug must end as "could not be measured", with a report, not as a green run
+        logger.exception("verify failed on %s", host.name)
+        node.errors["share_pods"] = node.errors["no_request"] = _bug(error)
+        evidences = evidences or [node.evidence()]
+    if not settings.verify_durable:
+        left_out.append(NotTested("durable", "it restarts k3s: set verify_durable to true"))
+    left_out.append(NotTested("compute shares (nvidia.com/gpucores)", "this project measures memory only"))
+    versions = {
+        "k3s": node.parts.get("server_version"),
+        "hami_chart": settings.hami_chart_version,
+        "driver": next((card.driver for card in node.parts.get("cards") or ()), None),
+        **node.parts.get("versions", {}),
+    }
+    return decide(host.name, evidences, tuple(left_out), versions, started, datetime.now(UTC))
 
 
-def _card(now: Measurement) -> Card | None:
-    cards = now.parts.get("cards")
-    if not cards:
-        return None
-    now.parts["card_uuid"] = cards[0].uuid
-    return cards[0]  # type: ignore[no-any-return]
+def _bug(error: Exception) -> str:
+    return f"verify itself failed: {type(error).__name__}: {error}"
 
 
-def _plan(now: Measurement, card: Card) -> bool:
-    registered = next(
-        (one.memory_mib for one in now.parts["registration"].devices if one.uuid == card.uuid),
-        card.memory_mib,
-    )
-    try:
-        sizes = plan(
-            registered,
-            card.free_mib or 0,
-            now.settings.verify_slice_mib,
-            now.settings.verify_overask_mib,
-            pods.granted_to_others(now.host, now.parts["node"], card.uuid),
-        )
-    except PlanError as error:
-        for part in ("plan", "share_pods"):
-            now.errors[part] = str(error)
-        return False
-    now.parts["plan"] = sizes
-    now.say(
-        f"card {card.name}, {card.memory_mib} MiB: two slices of {sizes.slice_mib} MiB, "
-        f"an over-ask of {sizes.overask_mib} MiB ({sizes.beside_mib} are left beside the slices)"
-    )
-    return True
-
-
-def _with_pods(now: Measurement, space: Space, card: Card, sizes: SlicePlan) -> None:
-    driver = now.settings.verify_probe == "driver"
-    image = now.settings.verify_image if driver else now.settings.verify_nvcc_image
-    made = space.create()
-    started = space.start(dict.fromkeys(SHARE, sizes.slice_mib), image, card.uuid) if made.ok else made
-    if not started.ok:
-        now.errors["share_pods"] = f"the pods could not be created: {started.stderr.strip()}"
-        return
-    seen = _until_running(now, space)
-    if seen is None:
-        now.errors["share_pods"] = "the API server stopped answering"
-        return
-    now.parts["share_pods"] = tuple(seen[name] for name in SHARE if name in seen)
-    if unmet("refused", now.evidence()):
-        return
-    pod = SHARE[0]
-    now.say(f"looking at the card from {pod}")
-    now.take(inside.look(space, pod))
-    now.say(f"filling the slice of {pod}, {sizes.chunk_mib} MiB at a time")
-    probe, table, problem = inside.fill(space, pod, card.uuid, sizes, now.settings)
-    now.parts |= {"probe": probe, "host_smi_text": table or None}
+def _cards(node: Measurement) -> tuple[list[Evidence], list[NotTested]]:
+    """One evidence a card, and the cards that were not tested."""
+    cards, left_out, problem = choose(node.parts.get("cards") or (), node.settings.verify_cards)
+    reason = problem or unmet("co-resident", node.evidence())
     if problem:
-        now.errors["probe"] = problem
-    now.say(f"asking for {sizes.overask_mib} MiB more than fits")
-    now.parts["overask_pod"] = _overask(now, space, card, sizes, image)
+        node.errors["share_pods"] = node.errors["no_request"] = problem
+    if not cards or reason:
+        return [node.evidence()], [*left_out, *(NotTested(label(card), reason) for card in cards)]
+    if left := pods.remove_leftovers(node.host, node.parts["node"]):
+        node.say(f"removed what an earlier run left: {left}")
+    runs = [_for(node, card, len(cards) > 1) for card in cards]
+    for run, card in zip(runs, cards, strict=True):
+        one_card.sizes(run, card)
+    # A pod without a request has no card: one for the whole node is enough.
+    sighted = next((run for run in runs if "plan" in run.parts), runs[0])
+    sighted.sees = True
+    pool = Pool(AT_ONCE)
+    done = list(pool.imap(lambda pair: _prove(*pair), zip(runs, cards, strict=True)))
+    for run in runs:
+        run.put("no_request", sighted.parts.get("no_request"), sighted.errors.get("no_request", ""))
+    if node.settings.verify_durable:
+        durable.prove([(run, card) for run, card, ok in zip(runs, cards, done, strict=True) if ok], keep)
+    busy = [
+        NotTested(label(card), run.errors["plan"])
+        for run, card in zip(runs, cards, strict=True)
+        if "plan" in run.errors
+    ]
+    return [run.evidence() for run in runs], [*left_out, *busy]
 
 
-def _until_running(now: Measurement, space: Space) -> dict[str, Pod] | None:
-    """Wait for both pods. Their last state, also when they do not come up; None when the API stopped answering."""
-    last: list[dict[str, Pod] | None] = [None]
-
-    def look() -> Look:
-        last[0] = space.look()
-        if last[0] is None:
-            return Look("wait", "the API server does not answer")
-        phases = {name: pod.phase for name, pod in last[0].items()}
-        if all(phases.get(name) == "Running" for name in SHARE):
-            return Look("done", "both pods run")
-        if any(phase in ("Failed", "Succeeded") for phase in phases.values()):
-            return Look("failed", f"a pod ended: {phases}")
-        reasons = space.waiting()
-        words = [
-            f"{name} {reasons.get(name) or _said(pod)}"
-            for name, pod in last[0].items()
-            if pod.phase != "Running"
-        ]
-        return Look("wait", ", ".join(words))
-
-    until(now.host, "two pods", now.settings.verify_timeout, look, "verify_timeout", pause=1)
-    return last[0]
+def choose(cards: tuple[Card, ...], wanted: str | list[str]) -> tuple[tuple[Card, ...], list[NotTested], str]:
+    """(cards to prove, cards left out and why, why there is none)."""
+    if wanted == "all":
+        return cards, [], ""
+    if wanted == "first":
+        chosen = cards[:1]
+        why = "verify_cards is first"
+    else:
+        chosen = tuple(card for card in cards if card.uuid in wanted)
+        why = "verify_cards does not name it"
+    left_out = [NotTested(label(card), why) for card in cards if card not in chosen]
+    problem = "verify_cards names no card of this host" if cards and not chosen else ""
+    return chosen, left_out, problem
 
 
-def _said(pod: Pod) -> str:
-    """Phase, and the last event in plain words."""
-    return f"{pod.phase}: {read_event(pod.events[-1]).sentence}" if pod.events else pod.phase
+def label(card: Card) -> str:
+    """A card by its number, name and UUID."""
+    return f"card {card.index} ({card.name}, {card.uuid})"
 
 
-def _overask(now: Measurement, space: Space, card: Card, sizes: SlicePlan, image: str) -> Pod | None:
-    started = space.start({OVERASK: sizes.overask_mib}, image, card.uuid)
-    if not started.ok:
-        now.errors["overask_pod"] = f"the pod could not be created: {started.stderr.strip()}"
-        return None
-    last: list[Pod | None] = [None]
+def _for(node: Measurement, card: Card, several: bool) -> Measurement:
+    mark = f"card {card.index}: " if several else ""
+    return Measurement(node.host, node.settings, {**node.parts, "card_uuid": card.uuid}, node.errors, mark)
 
-    def look() -> Look:
-        last[0] = (space.look() or {}).get(OVERASK)
-        if last[0] is None:
-            return Look("wait", "the API server does not answer")
-        if last[0].phase != "Pending":
-            return Look("done", f"the pod is {last[0].phase}")
-        if any(
-            event.reason == "FilteringFailed" and read_event(event).code == "card-memory"
-            for event in last[0].events
-        ):
-            return Look("done", "Pending for lack of card memory")
-        return Look("wait", _said(last[0]))
 
-    until(now.host, "over-ask", now.settings.verify_pending_timeout, look, "verify_pending_timeout", pause=1)
-    return last[0]
+def _prove(now: Measurement, card: Card) -> bool:
+    """One card. True when its pods came as far as a plan."""
+    try:
+        if "plan" not in now.parts:
+            return False
+        with keep(now) as space:
+            one_card.prove(now, space, card, now.parts["plan"])
+        return True
+    except Exception as error:
+        logger.exception("verify failed on %s, card %s", now.host.name, card.uuid)
+        now.errors |= dict.fromkeys(("share_pods", "no_request"), _bug(error))
+        now.parts["share_pods"] = None
+        return False
+
+
+class keep:
+    """A namespace of the run's own that is removed whatever happens."""
+
+    def __init__(self, now: Measurement) -> None:
+        self.now = now
+        self.space = pods.space(now.host, now.parts["node"])
+
+    def __enter__(self) -> Space:
+        _open.append(self.space)
+        return self.space
+
+    def __exit__(self, *_: object) -> None:
+        removed = self.space.remove()
+        if removed.ok:
+            self.now.say("removed the pods")
+        else:
+            why = removed.stderr.strip()
+            self.now.say(f"namespace {self.space.name} could not be removed, the next run will: {why}")
+        _open.remove(self.space)
 
 
 def _interrupted() -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import secrets
 import shlex
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from pyinfra.api import Host
@@ -21,6 +21,15 @@ ALLOCATED = "hami.io/vgpu-devices-allocated"
 OWNER = "app.kubernetes.io/managed-by=pyinfra-hami-k3s"
 # kubectl exec has no --request-timeout of its own: the callers' limit ends it.
 EXEC = "k3s kubectl"
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """A pod to make: MiB of the card (0: no request), and per container its environment."""
+
+    name: str
+    mib: int
+    containers: dict[str, dict[str, str]] = field(default_factory=lambda: {"cuda": {}})
 
 
 @dataclass(frozen=True)
@@ -45,11 +54,21 @@ class Space:
         }
         return run(self.host, f"{KUBECTL} create -f -", json.dumps(manifest))
 
-    def start(self, pods: dict[str, int], image: str, uuid: str) -> Result:
-        """Create pods, name -> MiB, pinned to the node and the card."""
+    def start(self, pods: list[Wanted], image: str, uuid: str) -> Result:
+        """Create pods on this node, those with a share of a card on this card."""
         text = render(
             "verify-pods.yaml",
-            pods=[{"name": name, "mib": mib} for name, mib in pods.items()],
+            pods=[
+                {
+                    "name": pod.name,
+                    "mib": pod.mib,
+                    "containers": [
+                        {"name": name, "env": [{"name": key, "value": value} for key, value in env.items()]}
+                        for name, env in pod.containers.items()
+                    ],
+                }
+                for pod in pods
+            ],
             namespace=self.name,
             labels=labels(self.node),
             node=self.node,
@@ -67,20 +86,28 @@ class Space:
         said = items(events.stdout)
         return {item["metadata"]["name"]: _pod(item, said) for item in items(pods.stdout)}
 
-    def waiting(self) -> dict[str, str]:
-        """Why pods do not run yet, by name: the container's reason and message."""
-        found = {}
-        for item in items(self.kubectl("get pods -o json").stdout):
-            for status in item.get("status", {}).get("containerStatuses") or []:
-                if reason := status.get("state", {}).get("waiting"):
-                    message = " ".join(str(reason.get(key, "")) for key in ("reason", "message"))
-                    found[item["metadata"]["name"]] = message.strip()[:160]
-        return found
-
-    def exec(self, pod: str, script: str, timeout: int = 60) -> Result:
+    def exec(self, pod: str, script: str, timeout: int = 60, container: str = "") -> Result:
         """A shell script in a pod."""
-        command = f"{EXEC} exec -n {self.name} {pod} -- sh -c {shlex.quote(script)}"
+        where = f"-c {container} " if container else ""
+        command = f"{EXEC} exec -n {self.name} {pod} {where}-- sh -c {shlex.quote(script)}"
         return run(self.host, command, timeout=timeout)
+
+    def copy(self, source: str, targets: list[str], path: str) -> Result:
+        """An executable file of one pod into others."""
+        put = shlex.quote(f"cat >{path} && chmod 755 {path}")
+        steps = [
+            f"{EXEC} exec -n {self.name} {source} -- cat {path} | {EXEC} exec -i -n {self.name} {pod} -- sh -c {put}"
+            for pod in targets
+        ]
+        return run(self.host, " && ".join(steps), timeout=120)
+
+    def delete(self, *names: str) -> Result:
+        """Delete pods and wait until they are gone."""
+        return run(
+            self.host,
+            f"k3s kubectl delete pod -n {self.name} {' '.join(names)} --ignore-not-found --timeout=60s",
+            timeout=70,
+        )
 
     def put(self, pod: str, path: str, text: str) -> Result:
         """Write a file in a pod."""
@@ -88,9 +115,14 @@ class Space:
         return run(self.host, command, text)
 
     def remove(self) -> Result:
-        """Delete the namespace with all in it, and wait until the pods are gone."""
-        delete = f"k3s kubectl delete namespace {self.name} --ignore-not-found --timeout=60s"
-        return run(self.host, delete, timeout=70, given=self.given)
+        """Delete the namespace with all in it. An API server that is away for a moment is waited for.
+
+        Forced: on a node that is not Ready nobody would confirm the end of a pod, and the namespace would stay.
+        """
+        pods = f"k3s kubectl delete pods --all -n {self.name} --force --grace-period=0 --timeout=30s"
+        space = f"k3s kubectl delete namespace {self.name} --ignore-not-found --timeout=60s"
+        tries = f"for i in 1 2 3 4 5 6; do {pods} >/dev/null 2>&1; {space} && exit 0; sleep 10; done; exit 1"
+        return run(self.host, tries, timeout=180, given=self.given)
 
 
 def space(host: Host, node: str) -> Space:
@@ -102,6 +134,13 @@ def labels(node: str) -> dict[str, str]:
     """Labels of all that a run makes."""
     key, value = OWNER.split("=")
     return {key: value, "hami-k3s/node": node}
+
+
+def node_ready(host: Host, node: str) -> bool | None:
+    """Is the node Ready now; None when the API does not answer."""
+    path = '{.status.conditions[?(@.type=="Ready")].status}'
+    result = run(host, f"{KUBECTL} get node {shlex.quote(node)} -o jsonpath='{path}'")
+    return result.stdout.strip() == "True" if result.ok else None
 
 
 def remove_leftovers(host: Host, node: str) -> str:
@@ -142,7 +181,20 @@ def _pod(item: dict[str, Any], events: list[dict[str, Any]]) -> Pod:
         allocated=_allocated(item),
         events=tuple(map(_event, about)),
         scheduler=item["spec"].get("schedulerName"),
+        uid=item["metadata"].get("uid", ""),
+        reason=_reason(item),
     )
+
+
+def _reason(item: dict[str, Any]) -> str:
+    """Why kubelet does not run the pod: its eviction, or what its container waits for; "" when it says nothing."""
+    status = item.get("status", {})
+    said = [status]
+    for one in status.get("containerStatuses") or []:
+        said += [one.get("state", {}).get(kind) or {} for kind in ("waiting", "terminated")]
+    words = [f"{one['reason']}: {one.get('message', '')}".rstrip(": ") for one in said if one.get("reason")]
+    usual = ("ContainerCreating", "PodInitializing")
+    return next((text[:300] for text in words if text not in usual), "")
 
 
 def _event(item: dict[str, Any]) -> Event:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Literal
 
 from hami_k3s.isolation.evidence import Evidence
 from hami_k3s.isolation.verdict import Verdict
@@ -17,6 +18,8 @@ class Claim:
     + statement: what is claimed, one sentence
     + proof: what it is measured by
     + step: the lab's step
+    + page: what docs/claims.md says about it: measured, passes, fails, warns, error, do
+    + scope: decided once for a node, or for each of its cards
     + needs: claims that must hold first; without them this one is skipped
     """
 
@@ -25,4 +28,6 @@ class Claim:
     proof: str
     step: str
     decide: Callable[[Evidence], Verdict]
+    page: str
+    scope: Literal["node", "card"] = "card"
     needs: tuple[str, ...] = ()

@@ -31,11 +31,19 @@ def decide(evidence: Evidence) -> Verdict:
     return failed(ID, expected, observed, why, fix)
 
 
+PAGE = """\
+- Measured: the node's status against the registration and the release's `devicePlugin.deviceSplitCount`.
+- Fails: 0 (kubelet has no plugin), the bare number of cards (another plugin won), or any other number.
+- Do: see sole-provider; restart HAMi's device plugin.
+"""
+
 CLAIM = Claim(
     id=ID,
+    scope="node",
     statement="nvidia.com/gpu is healthy cards x split count.",
     proof="the node's status, the registration, the release's split count",
     step="4",
     decide=decide,
+    page=PAGE,
     needs=("registered",),
 )

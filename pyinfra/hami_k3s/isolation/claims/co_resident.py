@@ -20,6 +20,14 @@ def decide(evidence: Evidence) -> Verdict:
     if len(pods) < 2:
         return unknown(ID, expected, f"{len(pods)} pod(s)", "two pods are needed to show that they share")
     idle = [pod for pod in pods if pod.phase != "Running"]
+    if idle and (why := _not_hamis(idle[0])):
+        observed = ", ".join(f"{pod.name} {pod.phase}" for pod in pods)
+        return unknown(
+            ID, expected, observed, why, f"kubectl describe node {evidence.node}; then run verify again"
+        )
+    if evidence.node_ready is False:
+        why = f"node {evidence.node} is not Ready: what its pods show is old"
+        return unknown(ID, expected, "node NotReady", why, f"kubectl describe node {evidence.node}")
     if idle:
         return failed(
             ID,
@@ -57,6 +65,18 @@ def decide(evidence: Evidence) -> Verdict:
     return _by_hami(evidence, pods, expected, observed)
 
 
+def _not_hamis(pod: Pod) -> str:
+    """What kept the pod from running and says nothing about sharing: an eviction, an image, a container that ended."""
+    if pod.reason.startswith("UnexpectedAdmissionError"):
+        return ""  # that is about sharing: kubelet and HAMi disagree
+    if pod.reason:
+        return pod.reason
+    if pod.phase in ("Failed", "Succeeded", "Unknown", "Deleted"):
+        return f"the pod is {pod.phase}"
+    image = next((event for event in pod.events if read_event(event).code == "image"), None)
+    return image.message if image else ""
+
+
 def _by_hami(evidence: Evidence, pods: tuple[Pod, ...], expected: str, observed: str) -> Verdict:
     for pod in pods:
         placed = [event for event in pod.events if event.reason in PLACED]
@@ -88,11 +108,20 @@ def _grant(pod: Pod) -> str:
     return ", ".join(f"{one.memory_mib} MiB of {one.uuid}" for one in pod.allocated) or "no grant"
 
 
+PAGE = """\
+- Measured: both Running; one and the same UUID in `hami.io/vgpu-devices-allocated` with the planned MiB; their
+  `Scheduled` and `FilteringSucceed` events come from HAMi's scheduler.
+- Fails: a pod does not run (its most telling event is shown); no grant; different cards; another size; another
+  scheduler.
+- Do: describe the pod; on nodes with several cards pods are pinned with `nvidia.com/use-gpuuuid`.
+"""
+
 CLAIM = Claim(
     id=ID,
     statement="Two pods share one card.",
     proof="both Running, one and the same UUID in their grants, events from HAMi's scheduler",
     step="5",
     decide=decide,
+    page=PAGE,
     needs=("webhook", "allocatable"),
 )

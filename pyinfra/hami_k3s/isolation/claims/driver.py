@@ -47,10 +47,19 @@ def decide(evidence: Evidence) -> Verdict:
     return passed(ID, EXPECTED, observed)
 
 
+PAGE = """\
+- Measured: `nvidia-smi --query-gpu`, and the version of the loaded kernel module in `/proc/driver/nvidia/version`.
+- Fails: no card is listed; a card is in MIG mode; libraries and kernel module have different versions.
+- Warns: the module's version cannot be read.
+- Do: `lspci | grep -i nvidia` and `dmesg | grep NVRM`; `nvidia-smi -i 0 -mig 0`; reboot after a driver upgrade.
+"""
+
 CLAIM = Claim(
     id=ID,
+    scope="node",
     statement="The host's driver works and no card is in MIG mode.",
     proof="nvidia-smi --query-gpu, version of the loaded kernel module",
     step="1",
     decide=decide,
+    page=PAGE,
 )

@@ -41,11 +41,20 @@ def decide(evidence: Evidence) -> Verdict:
     return passed(ID, expected, observed)
 
 
+PAGE = """\
+- Measured: `/etc/ld.so.preload`, the library that it names, `CUDA_DEVICE_MEMORY_LIMIT_0`, stderr of a command in
+  the pod.
+- Fails: the file does not name `libvgpu.so`, the library is missing or the loader complains (`cannot be preloaded`:
+  nothing is limited then, and all goes on), or the limit is not exactly `<slice>m`.
+- Do: restart HAMi's device plugin, which puts the library on the host, and create the pods again.
+"""
+
 CLAIM = Claim(
     id=ID,
     statement="HAMi-core is loaded in the pod.",
     proof="/etc/ld.so.preload, the library, the exact limit, no complaint of the loader",
     step="7",
     decide=decide,
+    page=PAGE,
     needs=("co-resident",),
 )

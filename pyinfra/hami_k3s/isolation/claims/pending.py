@@ -58,11 +58,19 @@ def _names(event: Event, node: str) -> bool:
     return node in [name.strip() for name in read_event(event).subject.split(",")]
 
 
+PAGE = """\
+- Measured: phase and events of the third pod.
+- Passes only with an event `FilteringFailed` from HAMi's scheduler that says `CardInsufficientMemory` of this node.
+  Pending alone has a dozen causes, and a broken installation has most of them.
+- Fails: the pod was scheduled, or is Pending for another reason, which is named. Error: no event says why.
+"""
+
 CLAIM = Claim(
     id=ID,
     statement="A pod that cannot fit stays Pending for that reason.",
     proof="FilteringFailed with CardInsufficientMemory(node) from HAMi's scheduler",
     step="6",
     decide=decide,
+    page=PAGE,
     needs=("co-resident",),
 )

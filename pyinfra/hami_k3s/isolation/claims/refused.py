@@ -26,7 +26,7 @@ def decide(evidence: Evidence) -> Verdict:
     run = evidence.measured("probe", evidence.probe)
     expected = f"refused by HAMi-core before {plan.slice_mib} MiB, limit exactly {plan.slice_mib * MIB} bytes"
     if run.result is None or not run.result.measured:
-        return _not_measured(run, expected)
+        return not_measured(ID, run, expected)
     result = run.result
     if not result.refused:
         return failed(
@@ -84,17 +84,33 @@ def _by_hami_core(
     return passed(ID, expected, observed)
 
 
-def _not_measured(run: ProbeRun, expected: str) -> Verdict:
+def not_measured(claim: str, run: ProbeRun, expected: str) -> Verdict:
+    """The verdict of a probe without a result: error, with the most telling line."""
     if complaint := find_preload_error(run.stderr):
-        return unknown(ID, expected, f"the probe could not run: {complaint}", "", "see the claim mechanism")
+        return unknown(
+            claim, expected, f"the probe could not run: {complaint}", "", "see the claim mechanism"
+        )
     if run.result is not None and run.result.error:
         why = "the probe could not allocate at all"
-        return unknown(ID, expected, run.result.error, why, "see the claims driver and runtime")
+        return unknown(claim, expected, run.result.error, why, "see the claims driver and runtime")
     last = (run.stderr.strip() or run.stdout.strip() or "no output").splitlines()[-1]
     observed = f"the probe gave no result (exit status {run.exit_status}): {last}"
     why = "the probe did not run to its end"
-    return unknown(ID, expected, observed, why, "look at the probe pod: its image needs python3 (or nvcc)")
+    return unknown(claim, expected, observed, why, "look at the probe pod: its image needs python3 (or nvcc)")
 
+
+PAGE = """\
+- Measured: the probe allocates step by step in the pod and holds what it got, while the host's `nvidia-smi` is
+  read. Three things make it evidence: HAMi-core's own line on stderr, the limit in it, and the host's free memory
+  at that moment.
+- Passes when the limit in the line is the slice **to the byte**, the refused step crosses it by at most one step,
+  and less than the slice was allocated. How much exactly depends on the CUDA context (260 to 550 MiB were
+  recorded), so it is a band: from slice - 1024 MiB up to the slice; below that it warns.
+- Fails: nothing refused up to the cap (the limit is not enforced); refused without HAMi-core's line (the card or
+  the driver refused); another limit.
+- Error: the probe could not run, or the host had less than two steps free, so the card itself may have refused.
+- Do: if mechanism fails too, fix that first.
+"""
 
 CLAIM = Claim(
     id=ID,
@@ -102,5 +118,6 @@ CLAIM = Claim(
     proof="the probe, HAMi-core's line with the exact limit, the host's free memory at that moment",
     step="6",
     decide=decide,
-    needs=("co-resident",),
+    page=PAGE,
+    needs=("co-resident", "mechanism"),
 )

@@ -78,11 +78,23 @@ def _observed(devices: dict[str, RegisteredDevice]) -> str:
     return f"{len(devices)} device(s), {sum(device.healthy for device in devices.values())} healthy, {sizes}"
 
 
+PAGE = """\
+- Measured: the annotation `hami.io/node-nvidia-register` (all formats since HAMi 2.4) against the host's UUIDs and
+  MiB x memory scaling.
+- Fails: nothing registered; a card missing; a UUID that is not of this host (a registration left from earlier looks
+  valid); a card without `health`; memory more than 1 % off; a handshake `Deleted_...`. An old `Requesting_...` is
+  normal.
+- Do: label the node `gpu=on`; delete the device plugin's pod so that it registers again; `dmesg | grep Xid` for a
+  sick card.
+"""
+
 CLAIM = Claim(
     id=ID,
+    scope="node",
     statement="Every card is registered, healthy, with its memory.",
     proof="annotation hami.io/node-nvidia-register against the host's UUIDs and MiB",
     step="4",
     decide=decide,
+    page=PAGE,
     needs=("driver",),
 )

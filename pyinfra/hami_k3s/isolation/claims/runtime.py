@@ -44,10 +44,21 @@ def decide(evidence: Evidence) -> Verdict:
     return passed(ID, EXPECTED, f"{observed} ({binary}, config schema {config.schema_version}){seen}")
 
 
+PAGE = """\
+- Measured: the config that k3s rendered, parsed as TOML (schema 2 or 3); where known, the handler that a pod
+  without a runtime class really got. The existence of RuntimeClass `nvidia` proves nothing and is not used.
+- Fails: another default, no binary behind `nvidia`, or a pod ran under another handler (containerd runs with an
+  older config).
+- Do: converge with `deploys/gpu_node.py`; by hand: toolkit first, `default-runtime: nvidia` in the k3s config,
+  restart k3s.
+"""
+
 CLAIM = Claim(
     id=ID,
+    scope="node",
     statement="nvidia is containerd's default runtime.",
     proof="the rendered containerd config parsed as TOML, the handler of a pod without a runtime class",
     step="2, 3",
     decide=decide,
+    page=PAGE,
 )

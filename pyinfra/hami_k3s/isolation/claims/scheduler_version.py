@@ -51,10 +51,18 @@ def image_tag(image: str) -> str | None:
     return match.group(0) if match else tag or None
 
 
+PAGE = """\
+- Measured: the images of the running pods, not the value that was set; the server's version without `+k3s1`.
+- Fails: any of them differs. Error: an image without a tag does not tell.
+- Do: converge again; the tag is taken from the live server.
+"""
+
 CLAIM = Claim(
     id=ID,
+    scope="node",
     statement="The running kube-scheduler is of the API server's version.",
     proof="the live image, the version that the API server reports",
     step="4",
     decide=decide,
+    page=PAGE,
 )

@@ -44,11 +44,18 @@ def _close(seen: int, wanted: int) -> bool:
     return abs(seen - wanted) <= wanted * TOLERANCE
 
 
+PAGE = """\
+- Measured: memory total of `nvidia-smi` in the pod and on the host. Tolerance 1 %, because tools round.
+- Fails: the pod sees the whole card, something else, or another card.
+- Do: see mechanism.
+"""
+
 CLAIM = Claim(
     id=ID,
     statement="A pod sees its slice, not the card.",
     proof="nvidia-smi in the pod and on the host",
     step="6",
     decide=decide,
-    needs=("co-resident",),
+    page=PAGE,
+    needs=("co-resident", "mechanism"),
 )

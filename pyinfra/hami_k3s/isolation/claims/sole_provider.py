@@ -40,10 +40,19 @@ def _fix(evidence: Evidence) -> str:
     )
 
 
+PAGE = """\
+- Measured: DaemonSets of all namespaces, k3s' auto-deploy manifests, the GPU Operator's CRD.
+- Fails: any of these belongs to another plugin. Both use one kubelet socket; the later one wins and its pods get
+  whole cards.
+- Do: delete the DaemonSet it names and its manifest, or use a node without the GPU Operator.
+"""
+
 CLAIM = Claim(
     id=ID,
+    scope="node",
     statement="HAMi alone provides nvidia.com/gpu.",
     proof="DaemonSets of all namespaces, k3s' auto-deploy manifests, CRDs",
     step="warning box",
     decide=decide,
+    page=PAGE,
 )

@@ -45,10 +45,21 @@ def decide(evidence: Evidence) -> Verdict:
     )
 
 
+PAGE = """\
+- Measured: endpoints and CA of the admission webhook; the `schedulerName` of a GPU pod created with a server-side
+  dry run.
+- Fails: no endpoints, no CA, or the pod keeps another scheduler. The webhook fails open, so such pods run without
+  any limit.
+- Do: wait for the scheduler pod's label `hami.io/scheduler-role=leader`; look for `failed calling webhook` in
+  `journalctl -u k3s`.
+"""
+
 CLAIM = Claim(
     id=ID,
+    scope="node",
     statement="GPU pods reach HAMi's scheduler.",
     proof="endpoints of the webhook, server-side dry run of a GPU pod",
     step="4",
     decide=decide,
+    page=PAGE,
 )
