@@ -5,13 +5,16 @@ from __future__ import annotations
 import gzip
 import hashlib
 import io
+import json
 import tarfile
 from pathlib import Path
 
-from rehearsal import binaries, cache, debs, hostile
+from rehearsal import binaries, cache, debs, hostile, registry
 from rehearsal.standin.build import build_chart, build_k3s
 
 K3S_VERSIONS = ("v1.36.2+k3s1", "v1.35.6+k3s1")
+CHANNELS = {"stable": K3S_VERSIONS[0], "v1.36": K3S_VERSIONS[0], "v1.35": K3S_VERSIONS[1]}
+IMAGES = "k3s-airgap-images-amd64.tar.zst"
 HELM_VERSION = "v4.2.3"
 CHARTS = Path(__file__).parent / "standin" / "charts"
 DEFAULT_CHART = "2.9.0"
@@ -74,9 +77,15 @@ def assemble(folder: Path) -> str:
         release = right / "k3s-io/k3s/releases/download" / version
         release.mkdir(parents=True)
         build_k3s(version, release / "k3s")
+        (release / IMAGES).write_text(f"stand-in for the images of {version}\n")
         (release / "sha256sum-amd64.txt").write_text(
-            f"{'0' * 64}  k3s-airgap-images-amd64.tar.zst\n{sha256(release / 'k3s')}  k3s\n"
+            f"{sha256(release / IMAGES)}  {IMAGES}\n{sha256(release / 'k3s')}  k3s\n"
         )
+    channels = [{"id": name, "latest": version} for name, version in CHANNELS.items()]
+    (right / "v1-release").mkdir()
+    (right / "v1-release/channels").write_text(json.dumps({"data": channels}))
+    (right / "helm4-latest-version").write_text(f"{HELM_VERSION}\n")
+    registry.assemble(right / "v2")
     for file in sorted(downloads().iterdir()):
         (right / file.name).symlink_to(file)
     charts = _charts(right / "HAMi")

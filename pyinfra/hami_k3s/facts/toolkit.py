@@ -9,13 +9,9 @@ from pyinfra.api import FactBase, QuoteString, StringCommand
 from typing_extensions import override
 
 from hami_k3s.facts import batch
+from hami_k3s.releases import PACKAGES
 
-PACKAGES = (
-    "nvidia-container-toolkit",
-    "nvidia-container-toolkit-base",
-    "libnvidia-container-tools",
-    "libnvidia-container1",
-)
+__all__ = ["KEY", "PACKAGES", "SOURCE", "Toolkit", "ToolkitState"]
 KEY = "/etc/apt/keyrings/nvidia-container-toolkit.asc"
 SOURCE = "/etc/apt/sources.list.d/nvidia-container-toolkit.sources"
 

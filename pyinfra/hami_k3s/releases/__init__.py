@@ -8,6 +8,14 @@ from urllib.parse import quote
 # sha256 of published chart archives. HAMi has re-published an archive under the same version before (2.4.0).
 CHART_SHA256 = {"2.9.0": "784420b747325aa19aea59a43da8d54517859fcebe82a89560cfaf55b2fd78a1"}
 
+# The packages of NVIDIA's toolkit that are installed, all at one version.
+PACKAGES = (
+    "nvidia-container-toolkit",
+    "nvidia-container-toolkit-base",
+    "libnvidia-container-tools",
+    "libnvidia-container1",
+)
+
 # The key that a chart honours for the kube-scheduler tag; the other key is ignored or corrupts the image reference.
 _TAG_KEY_OLD = ("scheduler", "kubeScheduler", "imageTag")
 _TAG_KEY_NEW = ("scheduler", "kubeScheduler", "image", "tag")

@@ -46,10 +46,9 @@ class Binary(_Part):
 
 
 class Toolkit(_Part):
-    """NVIDIA's packages: architecture -> package -> deb. `index`: the sum of InRelease, which their key signed."""
+    """NVIDIA's packages: architecture -> package -> deb."""
 
     version: str
-    index: dict[str, Sum]
     packages: dict[str, dict[str, File]]
 
 

@@ -1,0 +1,186 @@
+"""Container registries, as much as a lock and a bundle need: digests of tags, manifests per architecture, archives."""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import json
+import os
+import re
+import tarfile
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote
+
+import requests
+
+from hami_k3s.releases.fetch import Fetcher, FetchError, beginning
+from hami_k3s.releases.lockfile import Image
+
+INDEXES = (
+    "application/vnd.oci.image.index.v1+json",
+    "application/vnd.docker.distribution.manifest.list.v2+json",
+)
+MANIFESTS = (
+    "application/vnd.oci.image.manifest.v1+json",
+    "application/vnd.docker.distribution.manifest.v2+json",
+)
+DIGEST = re.compile(r"sha256:[0-9a-f]{64}")
+
+
+def secret(value: Any) -> str:
+    """A setting's value, read from the environment when it is written `env:NAME`. Errors: FetchError."""
+    text = str(value)
+    if not text.startswith("env:"):
+        return text
+    found = os.environ.get(text.removeprefix("env:"))
+    if found is None:
+        raise FetchError(f"k3s_registries: {text} is not set in the environment of this command")
+    return found
+
+
+@dataclass(frozen=True)
+class Reference:
+    """`registry.k8s.io/kube-scheduler:v1.36.2` in its parts; `tag` may be a digest."""
+
+    registry: str
+    repository: str
+    tag: str
+
+    @classmethod
+    def parse(cls, text: str) -> Reference:
+        """The full form: a name without a registry is docker.io's."""
+        rest, _, digest = text.partition("@")
+        first, slash, more = rest.partition("/")
+        if not slash or not ("." in first or ":" in first or first == "localhost"):
+            first, more = "docker.io", rest if slash else f"library/{rest}"
+        name, _, tag = more.rpartition(":") if ":" in more.rsplit("/", 1)[-1] else (more, "", "latest")
+        return cls(first, name, digest or tag)
+
+    def __str__(self) -> str:
+        return f"{self.registry}/{self.repository}{'@' if ':' in self.tag else ':'}{self.tag}"
+
+
+class Registries:
+    """The registries, each through the first mirror and with the credentials of `k3s_registries`."""
+
+    def __init__(self, fetcher: Fetcher, settings: Mapping[str, Any]) -> None:
+        self.fetcher, self.settings = fetcher, settings
+        self.tokens: dict[str, str] = {}
+
+    def _base(self, registry: str) -> tuple[str, str]:
+        """(URL, host whose credentials count)."""
+        mirrors = self.settings.get("mirrors") or {}
+        endpoints = ((mirrors.get(registry) or mirrors.get("*") or {}) or {}).get("endpoint") or []
+        if endpoints:
+            return str(endpoints[0]).rstrip("/"), str(endpoints[0]).split("/")[2]
+        host = "registry-1.docker.io" if registry == "docker.io" else registry
+        return f"https://{host}", registry
+
+    def _headers(self, url: str, host: str, repository: str) -> dict[str, str]:
+        given = ((self.settings.get("configs") or {}).get(host) or {}).get("auth") or {}
+        login = (secret(given["username"]), secret(given["password"])) if "password" in given else None
+        key = f"{host}/{repository}"
+        if key not in self.tokens:
+            self.tokens[key] = self._authorize(url, login)
+        return {"Authorization": self.tokens[key]} if self.tokens[key] else {}
+
+    def _authorize(self, url: str, login: tuple[str, str] | None) -> str:
+        """The Authorization header that the registry wants, "" for none."""
+        ask = self.fetcher.ask
+        try:
+            answer = ask("HEAD", url, headers={"Accept": ", ".join((*INDEXES, *MANIFESTS))}, timeout=60)
+            wanted = answer.headers.get("WWW-Authenticate", "")
+            if answer.status_code != 401:
+                return ""
+            if wanted.lower().startswith("basic") and login:
+                return str(requests.Request("GET", url, auth=login).prepare().headers["Authorization"])
+            fields = dict(re.findall(r'(\w+)="([^"]*)"', wanted))
+            if "realm" not in fields or not fields["realm"].startswith("https://"):
+                raise FetchError(f"{url}: it wants a login: set k3s_registries' configs for it")
+            asked = {name: fields[name] for name in ("service", "scope") if name in fields}
+            given = ask("GET", fields["realm"], params=asked, auth=login, timeout=60)
+            data = given.json() if given.status_code == 200 else {}
+        except (requests.RequestException, ValueError) as error:
+            raise FetchError(f"{url}: {type(error).__name__} while logging in") from error
+        token = data.get("token") or data.get("access_token")
+        if not token:
+            raise FetchError(f"{url}: its login at {fields['realm']} refuses: status {given.status_code}")
+        return f"Bearer {token}"
+
+    def manifest(self, reference: Reference, digest: str | None = None) -> tuple[dict[str, Any], str, bytes]:
+        """(manifest or index, its digest, its bytes). Errors: FetchError, also when it is not of that digest."""
+        base, host = self._base(reference.registry)
+        url = f"{base}/v2/{reference.repository}/manifests/{quote(digest or reference.tag, safe=':')}"
+        headers = self._headers(url, host, reference.repository)
+        body = self.fetcher.text(url, {**headers, "Accept": ", ".join((*INDEXES, *MANIFESTS))}, 4 << 20)
+        found = f"sha256:{hashlib.sha256(body).hexdigest()}"
+        wanted = digest or (reference.tag if DIGEST.fullmatch(reference.tag) else None)
+        if wanted and found != wanted:
+            raise FetchError(f"{url} is {found}\nexpected {wanted}: refused")
+        try:
+            data = json.loads(body)
+            if not isinstance(data, dict) or not ("manifests" in data or "layers" in data):
+                raise ValueError
+        except ValueError as error:
+            raise FetchError(f"{url} is not an image's manifest; it begins: {beginning(body)}") from error
+        return data, found, body
+
+    def blob(self, reference: Reference, digest: str) -> Path:
+        """A layer or config, in the cache. Errors: FetchError."""
+        base, host = self._base(reference.registry)
+        url = f"{base}/v2/{reference.repository}/blobs/{digest}"
+        headers = self._headers(url, host, reference.repository)
+        return self.fetcher.file(url, digest.removeprefix("sha256:"), headers)[0]
+
+    def resolve(self, text: str, architectures: list[str]) -> Image:
+        """The digest of a tag, and of the manifest of each architecture. Errors: FetchError."""
+        reference = Reference.parse(text)
+        data, digest, _ = self.manifest(reference)
+        found: dict[str, str] = {}
+        for entry in data.get("manifests", []):
+            platform = entry.get("platform") or {}
+            if platform.get("os") == "linux" and platform.get("architecture") in architectures:
+                found.setdefault(platform["architecture"], entry["digest"])
+        if "layers" in data:  # one architecture only, which the config names
+            config = json.loads(self.blob(reference, data["config"]["digest"]).read_bytes())
+            found = {config.get("architecture", "amd64"): digest}
+        if missing := [arch for arch in architectures if arch not in found]:
+            raise FetchError(f"image {text} has nothing for {', '.join(missing)}")
+        return Image(digest=digest, manifests={arch: found[arch] for arch in architectures})
+
+    def archive(self, text: str, digest: str, out: Path) -> None:
+        """One architecture's image as an OCI archive that k3s imports under its name; the same bytes each time."""
+        reference = Reference.parse(text)
+        manifest, _, body = self.manifest(reference, digest)
+        blobs = [manifest["config"]["digest"], *(layer["digest"] for layer in manifest["layers"])]
+        if not all(isinstance(one, str) and DIGEST.fullmatch(one) for one in blobs):
+            raise FetchError(f"image {text}: its manifest names something that is not a digest: refused")
+        kind = manifest.get("mediaType", MANIFESTS[0])
+        names = {
+            "io.containerd.image.name": str(reference),
+            "org.opencontainers.image.ref.name": reference.tag,
+        }
+        entry = {"mediaType": kind, "digest": digest, "size": len(body), "annotations": names}
+        small = {
+            "oci-layout": b'{"imageLayoutVersion":"1.0.0"}',
+            "index.json": json.dumps({"schemaVersion": 2, "manifests": [entry]}).encode(),
+            f"blobs/sha256/{digest.removeprefix('sha256:')}": body,
+        }
+        with tarfile.open(out, "w", format=tarfile.USTAR_FORMAT) as tar:
+            for name, content in small.items():
+                tar.addfile(_member(name, len(content)), io.BytesIO(content))
+            for blob in dict.fromkeys(blobs):
+                file = self.blob(reference, blob)
+                with file.open("rb") as stream:
+                    tar.addfile(
+                        _member(f"blobs/sha256/{blob.removeprefix('sha256:')}", file.stat().st_size), stream
+                    )
+
+
+def _member(name: str, size: int) -> tarfile.TarInfo:
+    member = tarfile.TarInfo(name)
+    member.size, member.mode = size, 0o644
+    return member
