@@ -1,14 +1,20 @@
-"""pyinfra's exit status is 0 in two cases where nothing was done: a --limit that matches nothing, and Ctrl-C. Not here."""
+"""pyinfra's exit status is 0 in two cases where nothing was done: a --limit that matches nothing, and Ctrl-C. Not here.
+
+And Ctrl-C ends what runs: pyinfra's own handler leaves the operation at work and then waits for it, since disconnecting
+needs a place in the same full pool.
+"""
 
 from __future__ import annotations
 
 import atexit
 import os
+import signal
 import sys
 from collections.abc import Callable
 from functools import cache
 from typing import Any
 
+import gevent  # type: ignore[import-untyped]
 from pyinfra.api.state import StateStage
 from pyinfra.context import ctx_state
 
@@ -19,6 +25,20 @@ _cleanups: list[Callable[[], None]] = []
 def install() -> None:
     """Check at the end of this process. Later calls change nothing."""
     atexit.register(_check)
+    if getattr(signal.getsignal(signal.SIGINT), "__module__", "") == "pyinfra_cli.main":
+        signal.signal(signal.SIGINT, _interrupt)
+
+
+def _interrupt(*_: object) -> None:
+    """Operations are ended where they stand, with their clean-up; then the process goes through its usual end."""
+    sys.stderr.write(
+        "Interrupted; what was at work on the hosts is being ended. Ctrl-C again does not wait for it.\n"
+    )
+    state: Any = ctx_state.get() if ctx_state.isset() else None  # type: ignore[no-untyped-call]
+    if state is not None and state.initialised:
+        state.pool.kill(block=False)
+    # The signal may arrive in any greenlet: an exit is heard only in the main one.
+    gevent.get_hub().handle_system_error(SystemExit, SystemExit(1))
 
 
 def before_exit(cleanup: Callable[[], None]) -> None:
