@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 import json
-import shlex
 from dataclasses import dataclass, field
 from typing import Any
+from urllib.parse import quote
 
 from pyinfra.api import FactBase, StringCommand
 from typing_extensions import override
 
-from hami_k3s.facts import batch, nvidia
-from hami_k3s.facts.helm import parse_server_version
+from hami_k3s.facts import api, batch, nvidia
 from hami_k3s.facts.host import MANIFESTS, is_provider
-from hami_k3s.facts.k3s import KUBECTL
-from hami_k3s.facts.kubernetes import Node, answer_items, dry_run, node
+from hami_k3s.facts.kubernetes import DRY_RUN_POD, Node, answer_items, node
 from hami_k3s.isolation.evidence import Provider, Providers, Webhook
 
 REGISTER = "hami.io/node-nvidia-register"
@@ -55,23 +53,23 @@ def fullname(release: str) -> str:
     return release if "hami" in release else f"{release}-hami"
 
 
-def probes(release: str, namespace: str) -> dict[str, str]:
-    """The questions about one release of HAMi."""
-    where = f"-n {shlex.quote(namespace)}"
+PROBES = {"hostname": "hostname | tr A-Z a-z", "manifests": MANIFESTS, **nvidia.PROBES}
+DRY_RUN = {"dryrun": ("/api/v1/namespaces/default/pods?dryRun=All", DRY_RUN_POD)}
+
+
+def paths(release: str, namespace: str) -> dict[str, str]:
+    """What the API is asked about one release of HAMi."""
+    where = f"namespaces/{quote(namespace)}"
+    components = "app.kubernetes.io/component in (hami-scheduler,hami-device-plugin)"
+    service = f"kubernetes.io/service-name={fullname(release)}-scheduler"
     return {
-        "version": f"{KUBECTL} version -o json",
-        "hostname": "hostname | tr A-Z a-z",
-        "nodes": f"{KUBECTL} get nodes -o json",
-        "daemonsets": f"{KUBECTL} get daemonsets -A -o json",
-        "crds": f"{KUBECTL} get crd -o name",
-        "manifests": MANIFESTS,
-        "pods": f"{KUBECTL} get pods {where} -o json"
-        " -l 'app.kubernetes.io/component in (hami-scheduler,hami-device-plugin)'",
-        "slices": f"{KUBECTL} get endpointslices {where} -o json"
-        f" -l kubernetes.io/service-name={fullname(release)}-scheduler",
-        "webhooks": f"{KUBECTL} get mutatingwebhookconfigurations -o json",
-        "dryrun": dry_run(),
-        **nvidia.PROBES,
+        "version": "/version",
+        "nodes": "/api/v1/nodes",
+        "daemonsets": "/apis/apps/v1/daemonsets",
+        "policy": "/apis/apiextensions.k8s.io/v1/customresourcedefinitions/clusterpolicies.nvidia.com",
+        "pods": api.listing(f"/api/v1/{where}/pods", components),
+        "slices": api.listing(f"/apis/discovery.k8s.io/v1/{where}/endpointslices", service),
+        "webhooks": "/apis/admissionregistration.k8s.io/v1/mutatingwebhookconfigurations",
     }
 
 
@@ -94,14 +92,19 @@ def _pod(item: dict[str, Any]) -> HamiPod:
     )
 
 
-def _providers(daemonsets: list[dict[str, Any]], crds: str, manifests: str) -> Providers:
+def _providers(daemonsets: list[dict[str, Any]], policy: bool, manifests: str) -> Providers:
     others = [Provider("", path, kind="Manifest") for path in manifests.split()]
     for item in daemonsets:
         meta = item["metadata"]
         images = " ".join(c.get("image", "") for c in item["spec"]["template"]["spec"].get("containers", []))
         if is_provider(meta["name"]) or is_provider(images):
             others.append(Provider(meta["namespace"], meta["name"], images))
-    return Providers(tuple(others), "clusterpolicies.nvidia.com" in crds)
+    return Providers(tuple(others), policy)
+
+
+def _spec(answer: batch.Answer) -> dict[str, Any]:
+    spec = batch.mapping(answer.text).get("spec")
+    return spec if isinstance(spec, dict) else {}
 
 
 def _webhook(
@@ -125,22 +128,20 @@ def _webhook(
     ]
     return Webhook(
         endpoints=tuple(ready),
-        dry_run_scheduler=answer.text.strip().splitlines()[-1]
-        if answer.status == 0 and answer.text.strip()
-        else None,
+        dry_run_scheduler=_spec(answer).get("schedulerName") if answer.status == 0 else None,
         ca_bundle=bool(entries[0].get("clientConfig", {}).get("caBundle")),
         failure_policy=entries[0].get("failurePolicy", ""),
     )
 
 
 def parse(output: list[str]) -> HamiState:
-    """HamiState from the answers to `probes`."""
+    """HamiState from the answers to PROBES, `paths` and DRY_RUN."""
     answers = batch.parse(output)
     errors = {}
     for name in ("nodes", "daemonsets", "pods", "slices", "webhooks", "dryrun"):
         answer = answers.get(name, batch.NOTHING)
         if answer.status != 0:
-            errors[name] = answer.text.strip() or "kubectl got no answer from the API server"
+            errors[name] = api.reason(answer)
     nodes = answer_items(answers, "nodes")
     pods = answer_items(answers, "pods")
     daemonsets = answer_items(answers, "daemonsets")
@@ -152,19 +153,19 @@ def parse(output: list[str]) -> HamiState:
         if webhook is None:
             errors["webhooks"] = f"there is no webhook {WEBHOOK_NAME}: HAMi is not installed"
     return HamiState(
-        server_version=parse_server_version(answers.get("version", batch.NOTHING).text),
+        server_version=api.server_version(answers),
         nodes={item["metadata"]["name"]: node(item) for item in nodes} if nodes is not None else None,
         own_node=answers.get("hostname", batch.NOTHING).value,
         pods=tuple(map(_pod, pods)) if pods is not None else None,
         providers=_providers(
             daemonsets,
-            answers.get("crds", batch.NOTHING).text,
+            answers.get("policy", batch.NOTHING).status == 0,
             answers.get("manifests", batch.NOTHING).text,
         )
         if daemonsets is not None
         else None,
         webhook=webhook,
-        dry_run_answer=dryrun.text.strip(),
+        dry_run_answer=str(_spec(dryrun).get("schedulerName")) if dryrun.status == 0 else api.reason(dryrun),
         nvidia=nvidia.state(answers),
         errors=errors,
     )
@@ -186,7 +187,7 @@ class Hami(FactBase[HamiState]):
 
     @override
     def command(self, release: str, namespace: str) -> StringCommand:
-        return StringCommand(batch.script(probes(release, namespace)))
+        return StringCommand(batch.script(PROBES), ";", api.script(paths(release, namespace), DRY_RUN))
 
     @override
     def process(self, output: list[str]) -> HamiState:

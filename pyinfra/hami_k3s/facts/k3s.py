@@ -10,7 +10,9 @@ from typing import Any
 from pyinfra.api import FactBase, StringCommand
 from typing_extensions import override
 
+from hami_k3s.facts import api as kube
 from hami_k3s.facts import batch
+from hami_k3s.facts.kubernetes import Node, answer_items, node
 from hami_k3s.isolation.evidence import ContainerdConfig
 
 LIBRARY = "/usr/local/lib/hami-k3s"
@@ -19,7 +21,6 @@ BINARY = "/usr/local/bin/k3s"
 INPUTS_SCRIPT = f"{LIBRARY}/k3s-inputs"
 INPUTS_STARTED = "/run/hami-k3s/k3s.inputs"
 CONTAINERD = "/var/lib/rancher/k3s/agent/etc/containerd/config.toml"
-KUBECTL = "timeout 30 k3s kubectl --request-timeout=20s"
 
 
 @dataclass(frozen=True)
@@ -39,8 +40,8 @@ class K3sState:
     containerd: ContainerdConfig | None = None
     containerd_error: str | None = None
     api: str | None = None
-    nodes: dict[str, bool] | None = None
-    kubelet_version: str | None = None
+    nodes: dict[str, Node] | None = None
+    own: Node | None = None
     hostname: str | None = None
     runtime_class: bool = False
 
@@ -87,16 +88,11 @@ PROBES = {
     "containerd": f"cat {CONTAINERD}",
     "hostname": "hostname | tr A-Z a-z",
 }
-API_PROBES = {
-    "api": f"{KUBECTL} get --raw=/readyz",
-    "nodes": f"{KUBECTL} get nodes --no-headers -o "
-    "\"custom-columns=N:.metadata.name,R:.status.conditions[?(@.type=='Ready')].status,V:.status.nodeInfo.kubeletVersion\"",
-    "class": f"{KUBECTL} get runtimeclass nvidia -o name",
-}
+API = {"api": "/readyz", "nodes": "/api/v1/nodes", "class": "/apis/node.k8s.io/v1/runtimeclasses/nvidia"}
 
 
 def parse(output: list[str]) -> K3sState:
-    """K3sState from the answers to PROBES and, where asked, API_PROBES."""
+    """K3sState from the answers to PROBES and, where asked, API."""
     answers = batch.parse(output)
 
     def value(name: str) -> str | None:
@@ -116,12 +112,10 @@ def parse(output: list[str]) -> K3sState:
             config = parse_containerd(text)
         except ValueError as error:
             config_error = str(error)
-    nodes, kubelets = None, {}
-    if (listed := value("nodes")) is not None:
-        rows = [line.split() for line in listed.splitlines()]
-        nodes = {row[0]: row[1] == "True" for row in rows if len(row) == 3}
-        kubelets = {row[0]: row[2] for row in rows if len(row) == 3}
+    listed = answer_items(answers, "nodes")
+    nodes = {one.name: one for one in map(node, listed)} if listed is not None else None
     host = value("hostname")
+    own = (nodes or {}).get(host or "")
     return K3sState(
         link=value("link"),
         version=parse_version(value("version")),
@@ -137,7 +131,7 @@ def parse(output: list[str]) -> K3sState:
         containerd_error=config_error,
         api=value("api"),
         nodes=nodes,
-        kubelet_version=kubelets.get(host or ""),
+        own=own,
         hostname=host,
         runtime_class=value("class") is not None,
     )
@@ -159,7 +153,7 @@ class K3s(FactBase[K3sState]):
 
     @override
     def command(self, api: bool) -> StringCommand:
-        return StringCommand(batch.script({**PROBES, **API_PROBES} if api else PROBES))
+        return StringCommand(batch.script(PROBES), *(["; ", kube.script(API)] if api else []))
 
     @override
     def process(self, output: list[str]) -> K3sState:

@@ -8,6 +8,7 @@ from pyinfra import host
 from pyinfra.api import FunctionCommand, Host, State, StringCommand, operation
 from pyinfra.api.command import PyinfraCommand
 
+from hami_k3s import trusted
 from hami_k3s.facts.k3s import CONTAINERD, K3s, K3sState
 from hami_k3s.remote import run
 from hami_k3s.waits import Look, until
@@ -54,10 +55,10 @@ def not_ready(state: K3sState, version: str) -> str | None:
         return "k3s runs with an older configuration"
     if state.api != "ok":
         return "the API server does not answer yet"
-    if not (state.nodes or {}).get(state.hostname or "", False):
+    if state.own is None or not state.own.ready:
         return f"node {state.hostname} is not Ready yet"
-    if state.kubelet_version != version:
-        return f"the node's kubelet is {state.kubelet_version}, not {version}"
+    if state.own.kubelet != version:
+        return f"the node's kubelet is {state.own.kubelet}, not {version}"
     if not state.runtime_class:
         return "RuntimeClass nvidia is not there yet"
     if state.containerd is None:
@@ -83,7 +84,7 @@ def ready(version: str, limit: int) -> Generator[PyinfraCommand]:
 
         k3s.ready(name="k3s is ready", version="v1.36.2+k3s1", limit=300)
     """
-    if not_ready(host.get_fact(K3s, api=True), version) is None:
+    if not_ready(trusted.read(host, K3s, api=True), version) is None:
         host.noop(f"k3s {version} is ready")
         return
     yield FunctionCommand(wait_ready, (version, limit), {})

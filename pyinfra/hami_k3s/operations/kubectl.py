@@ -8,8 +8,9 @@ from pyinfra import host
 from pyinfra.api import QuoteString, StringCommand, operation
 from pyinfra.api.command import PyinfraCommand
 
-from hami_k3s.facts.k3s import KUBECTL
-from hami_k3s.facts.kubernetes import NodeLabel
+from hami_k3s import trusted
+from hami_k3s.facts.k3s import K3s
+from hami_k3s.facts.kubernetes import KUBECTL
 
 
 @operation()
@@ -26,7 +27,8 @@ def node_label(key: str, value: str) -> Generator[PyinfraCommand]:
 
         kubectl.node_label(name="HAMi's device plugin may run here", key="gpu", value="on")
     """
-    if host.get_fact(NodeLabel, key=key) == value:
+    own = trusted.read(host, K3s, api=True).own
+    if own is not None and own.labels.get(key) == value:
         host.noop(f"the node is labelled {key}={value}")
         return
     yield StringCommand(
