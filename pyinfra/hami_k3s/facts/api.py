@@ -16,9 +16,7 @@ from urllib.parse import quote
 from hami_k3s.facts import batch
 
 TLS = "/var/lib/rancher/k3s/server/tls"
-_CURL = (
-    f"curl -s --max-time 20 --cacert {TLS}/server-ca.crt --cert {TLS}/client-admin.crt --key {TLS}/client-admin.key"
-)
+_CURL = f"curl -s --max-time 20 --cacert {TLS}/server-ca.crt --cert {TLS}/client-admin.crt --key {TLS}/client-admin.key"
 KUBECONFIG = "/etc/rancher/k3s/k3s.yaml"
 # Before the paths: k3s may listen on another port.
 _SERVER = f"s=$(sed -n 's/^ *server: *//p' {KUBECONFIG} 2>/dev/null | head -n 1)"
@@ -37,18 +35,21 @@ def script(paths: Mapping[str, str], posts: Mapping[str, tuple[str, object]] | N
     """
     names = list(paths)
     gets = " ".join(f"-o $d/{name} $s{shlex.quote(path)}" for name, path in paths.items())
-    lines = ["d=$(mktemp -d)", _SERVER, f"{_CURL} -w '%{{http_code}}\\n' {gets} >$d/.codes"]
+    # Without room for the answers there are none, which means unknown.
+    lines = ["d=$(mktemp -d) || exit 0", _SERVER, f"{_CURL} -w '%{{http_code}}\\n' {gets} >$d/.codes"]
     for name, (path, body) in (posts or {}).items():
         names.append(name)
         data = shlex.quote(json.dumps(body))
         url = f"$s{shlex.quote(path)}"
-        lines.append(f"{_CURL} -w '%{{http_code}}\\n' -H 'Content-Type: application/json' -o $d/{name} -d {data} {url} >>$d/.codes")
+        lines.append(
+            f"{_CURL} -w '%{{http_code}}\\n' -H 'Content-Type: application/json' -o $d/{name} -d {data} {url} >>$d/.codes"
+        )
     lines.append(
         f"for n in {' '.join(names)}; do read c || c=000; case $c in 2*) s=0;; 404) s=44;; *) s=22;; esac; "
         "o=$({ cat $d/$n; printf '\\n%s' $s; } 2>/dev/null | base64 | tr -d '\\n'); echo \"$n=$o\"; done <$d/.codes"
     )
     lines.append("rm -rf $d")
-    return "; ".join(lines)
+    return f"({'; '.join(lines)}) 2>/dev/null; true"
 
 
 def helm_secrets(namespace: str, release: str) -> str:

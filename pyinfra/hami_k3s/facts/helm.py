@@ -15,6 +15,8 @@ from hami_k3s.facts.kubernetes import answer_items
 from hami_k3s.transient import FOLDER
 
 KUBECONFIG = "/etc/rancher/k3s/k3s.yaml"
+
+
 @dataclass(frozen=True)
 class ReleaseState:
     """One release. `status` is helm's word, "absent" without a release, None when helm or the API did not answer.
@@ -76,7 +78,9 @@ def parse(output: list[str]) -> ReleaseState:
     if not secrets:
         return ReleaseState(status="absent", **common)
     try:
-        revisions = sorted((api.helm_release(secret) for secret in secrets), key=lambda one: int(one["version"]))
+        revisions = sorted(
+            (api.helm_release(secret) for secret in secrets), key=lambda one: int(one["version"])
+        )
         newest = revisions[-1]
         info, chart = newest["info"], newest["chart"]["metadata"]
         good = [int(one["version"]) for one in revisions if one["info"]["status"] == "deployed"]

@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-import shlex
 from dataclasses import dataclass
+from typing import Any
+from urllib.parse import quote
 
 from pyinfra.api import FactBase, StringCommand
 from typing_extensions import override
 
-from hami_k3s.facts import batch
+from hami_k3s.facts import api, batch
 from hami_k3s.facts.hami import HANDSHAKE, REGISTER, fullname
-from hami_k3s.facts.helm import EVERY_STATE, KUBECONFIG
-from hami_k3s.facts.k3s import KUBECTL
-from hami_k3s.facts.kubernetes import items, node
+from hami_k3s.facts.kubernetes import answer_items, node
 
 ANNOTATIONS = (
     REGISTER,
@@ -35,61 +34,60 @@ class Leftovers:
     hami: tuple[str, ...] = ()
 
 
-def probes(helm: str, release: str, namespace: str, owner: str) -> dict[str, str]:
-    """The questions."""
-    where = f"-n {shlex.quote(namespace)}"
-    name = fullname(release)
+PROBES = {"k3s": "ls /usr/local/bin/k3s-uninstall.sh", "hostname": "hostname | tr A-Z a-z"}
+
+
+def paths(release: str, namespace: str, owner: str) -> dict[str, str]:
+    """What the API is asked."""
+    where, name = f"namespaces/{quote(namespace)}", fullname(release)
     return {
-        "k3s": "ls /usr/local/bin/k3s-uninstall.sh",
-        "node": f'{KUBECTL} get node "$(hostname | tr A-Z a-z)" -o json',
-        "release": f"KUBECONFIG={KUBECONFIG} timeout 30 {shlex.quote(helm)} list {where} -o json"
-        f" -f {shlex.quote('^' + release + '$')} {EVERY_STATE}",
-        "objects": f"{KUBECTL} {where} get secret/{name}-scheduler-tls lease/{name}-scheduler --ignore-not-found -o name",
-        "spaces": f"{KUBECTL} get namespaces -l {shlex.quote(owner)} -o name",
+        "nodes": "/api/v1/nodes",
+        "release": api.helm_secrets(namespace, release),
+        "secret": f"/api/v1/{where}/secrets/{name}-scheduler-tls",
+        "lease": f"/apis/coordination.k8s.io/v1/{where}/leases/{name}-scheduler",
+        "spaces": api.listing("/api/v1/namespaces", owner),
     }
 
 
 def parse(output: list[str]) -> Leftovers:
-    """Leftovers from the answers to `probes`."""
+    """Leftovers from the answers to PROBES and `paths`."""
     answers = batch.parse(output)
 
-    def words(name: str) -> list[str]:
-        return (
-            answers.get(name, batch.NOTHING).text.split()
-            if answers.get(name, batch.NOTHING).status == 0
-            else []
-        )
+    def objects(name: str) -> list[dict[str, Any]]:
+        return answer_items(answers, name) or []
 
-    found = words("spaces") + words("objects")
-    listed = batch.mappings(answers.get("release", batch.NOTHING).value) or []
-    found += [f"release {one['name']}" for one in listed if one.get("status") != "uninstalled"]
-    nodes = items(answers.get("node", batch.NOTHING).text)
-    for item in nodes:
-        own = node(item)
-        found += [f"annotation {key}" for key in ANNOTATIONS if key in own.annotations]
-        found += ["label gpu"] if "gpu" in own.labels else []
-    return Leftovers(k3s=bool(words("k3s")), api=bool(nodes), hami=tuple(found))
+    found = [f"namespace {one['metadata']['name']}" for one in objects("spaces")]
+    found += [f"{kind} {one['metadata']['name']}" for kind in ("secret", "lease") for one in objects(kind)]
+    kept = [one["metadata"].get("labels", {}).get("status") for one in objects("release")]
+    found += ["release"] if any(status != "uninstalled" for status in kept) else []
+    nodes = answer_items(answers, "nodes")
+    for own in map(node, nodes or []):
+        if own.name == answers.get("hostname", batch.NOTHING).value:
+            found += [f"annotation {key}" for key in ANNOTATIONS if key in own.annotations]
+            found += ["label gpu"] if "gpu" in own.labels else []
+    return Leftovers(
+        k3s=answers.get("k3s", batch.NOTHING).value is not None, api=nodes is not None, hami=tuple(found)
+    )
 
 
 class Reset(FactBase[Leftovers]):
     """
     Returns what a reset would remove.
 
-    + helm: path of the helm binary on the host
     + release: the Helm release
     + namespace: its namespace
     + owner: label of the namespaces that verify makes
 
     .. code:: python
 
-        Leftovers(k3s=True, api=True, hami=("release hami", "label gpu"))
+        Leftovers(k3s=True, api=True, hami=("release", "label gpu"))
     """
 
     default = Leftovers
 
     @override
-    def command(self, helm: str, release: str, namespace: str, owner: str) -> StringCommand:
-        return StringCommand(batch.script(probes(helm, release, namespace, owner)))
+    def command(self, release: str, namespace: str, owner: str) -> StringCommand:
+        return StringCommand(batch.script(PROBES), ";", api.script(paths(release, namespace, owner)))
 
     @override
     def process(self, output: list[str]) -> Leftovers:

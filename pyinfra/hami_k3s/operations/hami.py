@@ -10,9 +10,9 @@ from pyinfra import host
 from pyinfra.api import FunctionCommand, Host, State, operation
 from pyinfra.api.command import PyinfraCommand
 
-from hami_k3s import gates
+from hami_k3s import gates, trusted
 from hami_k3s.facts.hami import Hami, HamiState
-from hami_k3s.facts.k3s import KUBECTL
+from hami_k3s.facts.kubernetes import KUBECTL
 from hami_k3s.remote import run
 from hami_k3s.waits import Look, until
 
@@ -37,7 +37,7 @@ def ready(release: str, namespace: str, values: dict[str, Any], limit: int) -> G
 
         hami.ready(name="HAMi works", release="hami", namespace="kube-system", values={}, limit=300)
     """
-    if not gates.problems(host.get_fact(Hami, release=release, namespace=namespace), values):
+    if not gates.problems(trusted.read(host, Hami, release=release, namespace=namespace), values):
         host.noop("HAMi works")
         return
     yield FunctionCommand(wait_ready, (release, namespace, values, limit), {})

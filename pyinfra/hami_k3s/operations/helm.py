@@ -9,7 +9,7 @@ from pyinfra import host
 from pyinfra.api import FunctionCommand, Host, State, operation
 from pyinfra.api.command import PyinfraCommand
 
-from hami_k3s import releases, transient
+from hami_k3s import releases, transient, trusted
 from hami_k3s.chart import values
 from hami_k3s.facts.hami import compact
 from hami_k3s.facts.helm import KUBECONFIG, Release, ReleaseState
@@ -47,12 +47,8 @@ def hami(settings: Settings, origin: Origin | None = None) -> Generator[PyinfraC
 
         helm.hami(name="HAMi", settings=settings)
     """
-    arguments = {
-        "helm": path("helm", settings.helm_version),
-        "release": settings.hami_release,
-        "namespace": settings.hami_namespace,
-    }
-    state = host.get_fact(Release, **arguments)
+    arguments = {"release": settings.hami_release, "namespace": settings.hami_namespace}
+    state = trusted.read(host, Release, **arguments)
     if state.status in PENDING or state.working:
         # Somebody's helm may still be at work. After this command the state is read again.
         yield FunctionCommand(wait_for_helm, (arguments, settings.hami_ready_timeout), {})
@@ -75,6 +71,7 @@ def hami(settings: Settings, origin: Origin | None = None) -> Generator[PyinfraC
     script = render(
         "scripts/helm-release.sh",
         **arguments,
+        helm=path("helm", settings.helm_version),
         kubeconfig=KUBECONFIG,
         chart_file=f"{LIBRARY}/charts/hami-{settings.hami_chart_version}-{settings.chart_sha256[:12]}.tgz",
         repository=repository,

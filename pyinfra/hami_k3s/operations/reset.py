@@ -8,7 +8,7 @@ from pyinfra import host
 from pyinfra.api import FunctionCommand, operation
 from pyinfra.api.command import PyinfraCommand
 
-from hami_k3s import transient
+from hami_k3s import transient, trusted
 from hami_k3s.facts.hami import fullname
 from hami_k3s.facts.helm import KUBECONFIG
 from hami_k3s.facts.reset import ANNOTATIONS, Reset
@@ -32,12 +32,8 @@ def hami(settings: Settings) -> Generator[PyinfraCommand]:
 
         reset.hami(name="HAMi is gone", settings=settings)
     """
-    where = {
-        "helm": path("helm", settings.helm_version),
-        "release": settings.hami_release,
-        "namespace": settings.hami_namespace,
-    }
-    state = host.get_fact(Reset, **where, owner=OWNER)
+    where = {"release": settings.hami_release, "namespace": settings.hami_namespace}
+    state = trusted.read(host, Reset, **where, owner=OWNER)
     if not state.api and state.k3s and not settings.reset_k3s:
         reason = "k3s does not answer, so HAMi cannot be removed from it: `systemctl status k3s` says why. "
         yield FunctionCommand(
@@ -50,6 +46,7 @@ def hami(settings: Settings) -> Generator[PyinfraCommand]:
     script = render(
         "scripts/reset-hami.sh",
         **where,
+        helm=path("helm", settings.helm_version),
         kubeconfig=KUBECONFIG,
         owner=OWNER,
         fullname=fullname(settings.hami_release),
@@ -79,12 +76,8 @@ def k3s(settings: Settings, remove: bool) -> Generator[PyinfraCommand]:
     if not remove:
         host.noop("k3s stays (reset_k3s is false)")
         return
-    where = {
-        "helm": path("helm", settings.helm_version),
-        "release": settings.hami_release,
-        "namespace": settings.hami_namespace,
-    }
-    if not host.get_fact(Reset, **where, owner=OWNER).k3s:
+    where = {"release": settings.hami_release, "namespace": settings.hami_namespace}
+    if not trusted.read(host, Reset, **where, owner=OWNER).k3s:
         host.noop("k3s is not there")
         return
     script = "/usr/local/bin/k3s-uninstall.sh"

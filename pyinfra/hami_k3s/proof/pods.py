@@ -10,8 +10,7 @@ from typing import Any
 
 from pyinfra.api import Host
 
-from hami_k3s.facts.k3s import KUBECTL
-from hami_k3s.facts.kubernetes import items
+from hami_k3s.facts.kubernetes import KUBECTL, items
 from hami_k3s.isolation.evidence import Event, Pod
 from hami_k3s.isolation.parse import ParseError, parse_allocated
 from hami_k3s.remote import Result, arguments, run

@@ -11,7 +11,6 @@ from hami_k3s.facts.helm import Release
 from hami_k3s.facts.k3s import K3s
 from hami_k3s.isolation.evidence import Registration
 from hami_k3s.isolation.parse import ParseError, parse_registration
-from hami_k3s.operations.binary import path
 from hami_k3s.settings import Settings
 
 
@@ -20,7 +19,7 @@ def measure(host: Host, settings: Settings) -> tuple[dict[str, Any], dict[str, s
     where = {"release": settings.hami_release, "namespace": settings.hami_namespace}
     hami = host.get_fact(Hami, **where)
     k3s = host.get_fact(K3s, api=False)
-    release = host.get_fact(Release, helm=path("helm", settings.helm_version), **where)
+    release = host.get_fact(Release, **where)
     silent = "the API server does not answer: `journalctl -u k3s` on the host says why"
     errors: dict[str, str] = {}
     parts: dict[str, Any] = {

@@ -23,8 +23,11 @@ BASE = (
         "hostname",
         "id",
         "ls",
+        "mktemp",
         "printf",
         "readlink",
+        "rm",
+        "sed",
     ),
     *("sha256sum", "sleep", "stat", "tail", "timeout", "tr", "uname"),
 )
@@ -37,9 +40,13 @@ class Bin:
         self.folder = folder
         folder.mkdir()
         for name in BASE:
-            found = shutil.which(name)
-            assert found, f"this machine has no {name}"
-            (folder / name).symlink_to(found)
+            self.borrow(name)
+
+    def borrow(self, name: str) -> None:
+        """This machine's own command."""
+        found = shutil.which(name)
+        assert found, f"this machine has no {name}"
+        (self.folder / name).symlink_to(found)
 
     def put(self, name: str, script: str) -> str:
         """A command that is this shell script; gives its path."""

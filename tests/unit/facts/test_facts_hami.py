@@ -6,9 +6,10 @@ from typing import Any
 import pytest
 
 from hami_k3s.facts.hami import Hami, HamiState, fullname, memory_scaling, parse, split_count
-from hami_k3s.facts.kubernetes import DRY_RUN_POD, NodeLabel, Objects, items
+from hami_k3s.facts.kubernetes import DRY_RUN_POD, items
 from tests.recorded.lab import recorded
 from tests.unit.facts.answers import answered
+from tests.unit.facts.api_server import Api
 from tests.unit.facts.host_tools import Bin
 
 REGISTERED = recorded("lab/node-nvidia-register.json").strip()
@@ -66,16 +67,16 @@ def listed(*objects: Any) -> dict[str, Any]:
 
 
 PROBES = {
-    "version": {"serverVersion": {"gitVersion": "v1.36.2+k3s1"}},
+    "version": {"gitVersion": "v1.36.2+k3s1"},
     "hostname": "gpu-1",
     "nodes": listed(NODE),
     "daemonsets": listed(),
-    "crds": "",
+    "policy": ({"kind": "Status", "message": "not found"}, 44),
     "manifests": ("", 1),
     "pods": listed(SCHEDULER),
     "slices": listed(SLICE),
     "webhooks": listed(OTHER_WEBHOOK, WEBHOOK),
-    "dryrun": "hami-scheduler",
+    "dryrun": {"kind": "Pod", "spec": {"schedulerName": "hami-scheduler"}},
 }
 
 
@@ -125,17 +126,11 @@ def test_webhook_of_hami_is_not_there() -> None:
 
 
 def test_dry_run_that_is_refused_keeps_its_reason() -> None:
-    now = hami(dryrun=("Error from server (Forbidden): exceeded quota", 1))
+    now = hami(dryrun=({"kind": "Status", "message": "pods is forbidden: exceeded quota"}, 22))
     assert now.webhook is not None
     assert now.webhook.dry_run_scheduler is None
-    assert now.dry_run_answer == "Error from server (Forbidden): exceeded quota"
+    assert now.dry_run_answer == "pods is forbidden: exceeded quota"
     assert now.errors["dryrun"] == now.dry_run_answer
-
-
-def test_dry_run_with_a_warning_before_the_answer() -> None:
-    webhook = hami(dryrun="Warning: would violate PodSecurity\nhami-scheduler").webhook
-    assert webhook is not None
-    assert webhook.dry_run_scheduler == "hami-scheduler"
 
 
 def test_other_providers() -> None:
@@ -148,7 +143,7 @@ def test_other_providers() -> None:
             daemonset("kube-system", "hami-device-plugin", "docker.io/projecthami/hami:v2.9.0"),
             daemonset("gpu", "renamed", "nvcr.io/nvidia/k8s-device-plugin:v0.17.0"),
         ),
-        crds="customresourcedefinition.apiextensions.k8s.io/clusterpolicies.nvidia.com",
+        policy={"kind": "CustomResourceDefinition"},
         manifests="/var/lib/rancher/k3s/server/manifests/x.yaml",
     )
     assert now.providers is not None
@@ -160,10 +155,10 @@ def test_other_providers() -> None:
 
 
 def test_parts_that_do_not_answer_are_unknown_not_empty() -> None:
-    refused = ("The connection to the server 127.0.0.1:6443 was refused", 1)
+    refused = ("", 22)
     now = hami(daemonsets=refused, pods=refused, webhooks=refused)
     assert (now.providers, now.pods, now.webhook) == (None, None, None)
-    assert now.errors["pods"] == refused[0]
+    assert now.errors["pods"] == "the API server does not answer"
 
 
 @pytest.mark.parametrize(("release", "name"), [("hami", "hami"), ("my-hami", "my-hami"), ("gpu", "gpu-hami")])
@@ -183,33 +178,24 @@ def test_items() -> None:
     assert items("") == items("[]") == items("null") == items("Error") == items("{}") == []
 
 
-KUBECTL = """[ "$1" = kubectl ] || exit 8
-case "$*" in
-*' version '*) echo '{"serverVersion":{"gitVersion":"v1.36.2+k3s1"}}' ;;
-*'create --dry-run=server'*'{.spec.schedulerName}'*) cat >"$0.pod"; printf hami-scheduler ;;
-*'get node '*) echo '{"kind":"Node","metadata":{"name":"n","labels":{"gpu":"on"}}}' ;;
-*'-l app.kubernetes.io/component in (hami-scheduler,hami-device-plugin)'*) echo '{"items":[]}' ;;
-*'kubernetes.io/service-name=hami-scheduler'*) echo '{"items":[]}' ;;
-*'get mutatingwebhookconfigurations'*) echo '{"items":[{"webhooks":[{"name":"vgpu.hami.io"}]}]}' ;;
-*'get nodes'*|*'get daemonsets -A'*) echo '{"items":[]}' ;;
-*' get '*-n*"it's"*) echo '{"items":[{"kind":"Pod"}]}' ;;
-*) echo "unexpected: $*" >&2; exit 9 ;;
-esac"""
-
-
 def test_through_the_real_script(host: Bin) -> None:
-    """The questions arrive at kubectl as they are meant, selectors and JSON included."""
-    path = host.put("k3s", KUBECTL)
-    now = host.read(Hami, release="hami", namespace="kube-system")
+    """The questions arrive at the API as they are meant, selectors and JSON included."""
+    api = Api(host)
+    for path in ("/api/v1/nodes", "/apis/apps/v1/daemonsets"):
+        api.answers[path] = listed()
+    where = "/api/v1/namespaces/kube-system/pods?labelSelector="
+    api.answers[where + "app.kubernetes.io/component%20in%20%28hami-scheduler%2Chami-device-plugin%29"] = (
+        listed()
+    )
+    slices = "/apis/discovery.k8s.io/v1/namespaces/kube-system/endpointslices?labelSelector="
+    api.answers[slices + "kubernetes.io/service-name%3Dhami-scheduler"] = listed(SLICE)
+    api.answers["/apis/admissionregistration.k8s.io/v1/mutatingwebhookconfigurations"] = listed(WEBHOOK)
+    api.answers["/version"] = {"gitVersion": "v1.36.2+k3s1"}
+    pod = {"kind": "Pod", "spec": {"schedulerName": "hami-scheduler"}}
+    api.answers["/api/v1/namespaces/default/pods?dryRun=All"] = pod
+    now = api.read(Hami, release="hami", namespace="kube-system")
     assert now.errors == {}
     assert (now.nodes, now.pods, now.server_version) == ({}, (), "v1.36.2+k3s1")
-    assert now.webhook.dry_run_scheduler == "hami-scheduler"
-    with open(f"{path}.pod", encoding="utf-8") as sent:
-        assert json.load(sent) == DRY_RUN_POD
-
-
-def test_label_and_objects_through_the_real_script(host: Bin) -> None:
-    host.put("k3s", KUBECTL)
-    assert host.read(NodeLabel, key="gpu") == "on"
-    assert host.read(NodeLabel, key="other") == ""
-    assert host.read(Objects, what="pods", namespace="it's", selector="a in (b,c)") == [{"kind": "Pod"}]
+    assert not now.providers.cluster_policy_crd
+    assert (now.webhook.endpoints, now.webhook.dry_run_scheduler) == (("10.42.0.9",), "hami-scheduler")
+    assert api.posted() == DRY_RUN_POD

@@ -1,5 +1,7 @@
 """k3s: service, process, containerd's configuration, what the API says."""
 
+from typing import Any
+
 import pytest
 
 from hami_k3s.facts import batch
@@ -14,7 +16,14 @@ MainPID=812
 NRestarts=1
 NeedDaemonReload=no
 ActiveEnterTimestampMonotonic=40000000"""
-RUNNING = {
+
+
+def node(name: str, ready: str, kubelet: str) -> dict[str, Any]:
+    status = {"conditions": [{"type": "Ready", "status": ready}], "nodeInfo": {"kubeletVersion": kubelet}}
+    return {"kind": "Node", "metadata": {"name": name, "labels": {"gpu": "on"}}, "status": status}
+
+
+RUNNING: dict[str, object] = {
     "link": "/usr/local/lib/hami-k3s/k3s-v1.36.2+k3s1",
     "version": "k3s version v1.36.2+k3s1 (abcdef12)\ngo version go1.26.5",
     "service": SHOW,
@@ -24,8 +33,8 @@ RUNNING = {
     "containerd": recorded("k3s/containerd-v3.toml"),
     "hostname": "gpu-1",
     "api": "ok",
-    "nodes": "gpu-1   True   v1.36.2+k3s1\nother   False   v1.35.1+k3s1",
-    "class": "runtimeclass.node.k8s.io/nvidia",
+    "nodes": {"items": [node("gpu-1", "True", "v1.36.2+k3s1"), node("other", "False", "v1.35.1+k3s1")]},
+    "class": {"kind": "RuntimeClass", "handler": "nvidia"},
 }
 
 
@@ -39,11 +48,10 @@ def test_running() -> None:
     assert (now.version, now.link) == ("v1.36.2+k3s1", RUNNING["link"])
     assert now.age_s == pytest.approx(60.25)
     assert not now.stale
-    assert (now.api, now.nodes, now.kubelet_version) == (
-        "ok",
-        {"gpu-1": True, "other": False},
-        "v1.36.2+k3s1",
-    )
+    assert now.api == "ok"
+    assert {name: one.ready for name, one in (now.nodes or {}).items()} == {"gpu-1": True, "other": False}
+    assert now.own is not None
+    assert (now.own.kubelet, now.own.labels) == ("v1.36.2+k3s1", {"gpu": "on"})
     assert now.runtime_class
 
 
@@ -96,8 +104,9 @@ def test_unit_that_is_not_there() -> None:
 
 
 def test_node_without_a_ready_condition() -> None:
-    now = state(nodes="gpu-1   <none>   v1.36.2+k3s1")
-    assert now.nodes == {"gpu-1": False}
+    now = state(nodes={"items": [{"kind": "Node", "metadata": {"name": "gpu-1"}, "status": {}}]})
+    assert now.own is not None
+    assert not now.own.ready
 
 
 def test_batch_keeps_every_byte_and_the_status() -> None:

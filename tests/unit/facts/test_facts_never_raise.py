@@ -46,12 +46,12 @@ ODD = (
     ),
 )
 PARSERS: dict[str, tuple[Callable[[list[str]], object], list[str]]] = {
-    "hami": (hami.parse, list(hami.probes("hami", "kube-system"))),
-    "helm": (helm.parse, list(helm.probes("helm", "hami", "kube-system"))),
+    "hami": (hami.parse, [*hami.PROBES, *hami.paths("hami", "kube-system"), *hami.DRY_RUN]),
+    "helm": (helm.parse, [*helm.PROBES, *helm.paths("hami", "kube-system")]),
     "host": (host.parse, list(host.PROBES)),
-    "k3s": (k3s.parse, [*k3s.PROBES, *k3s.API_PROBES]),
+    "k3s": (k3s.parse, [*k3s.PROBES, *k3s.API]),
     "nvidia": (lambda lines: nvidia.state(batch.parse(lines)), list(nvidia.PROBES)),
-    "reset": (reset.parse, list(reset.probes("helm", "hami", "kube-system", "a=b"))),
+    "reset": (reset.parse, [*reset.PROBES, *reset.paths("hami", "kube-system", "a=b")]),
     "toolkit": (toolkit.parse, list(toolkit.probes("https://x.example"))),
 }
 ANSWER = st.one_of(

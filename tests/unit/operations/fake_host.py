@@ -5,12 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable, Generator
 from dataclasses import dataclass, field
 from inspect import signature
+from types import SimpleNamespace
 from typing import Any
 
 import click
 from pyinfra.api import FactBase, FileUploadCommand, FunctionCommand, StringCommand
 from pyinfra.api.arguments import all_argument_meta
 from pyinfra.api.command import PyinfraCommand
+from pyinfra.api.state import StateStage
 from pyinfra.context import ctx_host, ctx_state
 from pyinfra_testing.util import FakeState
 
@@ -34,6 +36,7 @@ class Then:
 class FakeHost:
     name = "gpu-1"
     connector = None
+    state = SimpleNamespace(current_stage=StateStage.Prepare)
     in_op = True
 
     def __init__(

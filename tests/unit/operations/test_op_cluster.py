@@ -9,6 +9,7 @@ from hami_k3s import chart
 from hami_k3s.facts.hami import Hami, HamiState
 from hami_k3s.facts.helm import Release, ReleaseState
 from hami_k3s.facts.k3s import K3s, K3sState
+from hami_k3s.facts.kubernetes import Node
 from hami_k3s.facts.reset import Leftovers, Reset
 from hami_k3s.isolation.evidence import ContainerdConfig
 from hami_k3s.operations import hami, helm, k3s, reset
@@ -17,6 +18,7 @@ from tests.unit.operations.fake_host import Call, FakeHost, Then, operate
 from tests.unit.test_lib_gates import DONE
 
 VERSION = "v1.36.2+k3s1"
+NODE = Node("gpu-1", True, {"gpu": "on"}, kubelet=VERSION)
 RUNNING = K3sState(
     version=VERSION,
     active="active",
@@ -26,8 +28,8 @@ RUNNING = K3sState(
     age_s=100.0,
     containerd=ContainerdConfig(3, "nvidia", {"nvidia": "/usr/bin/nvidia-container-runtime"}),
     api="ok",
-    nodes={"gpu-1": True},
-    kubelet_version=VERSION,
+    nodes={"gpu-1": NODE},
+    own=NODE,
     hostname="gpu-1",
     runtime_class=True,
 )
@@ -58,10 +60,9 @@ NOT_READY: list[tuple[dict[str, Any], str]] = [
     ({"active": None, "sub": None}, "k3s.service is unknown (no state)"),
     ({"stale": True}, "older configuration"),
     ({"api": None}, "API server does not answer"),
-    ({"nodes": None}, "node gpu-1 is not Ready"),
-    ({"nodes": {"gpu-1": False}}, "node gpu-1 is not Ready"),
-    ({"nodes": {"other": True}}, "node gpu-1 is not Ready"),
-    ({"kubelet_version": "v1.35.0+k3s1"}, "kubelet is v1.35.0+k3s1, not v1.36.2+k3s1"),
+    ({"nodes": None, "own": None}, "node gpu-1 is not Ready"),
+    ({"own": replace(NODE, ready=False)}, "node gpu-1 is not Ready"),
+    ({"own": replace(NODE, kubelet="v1.35.0+k3s1")}, "kubelet is v1.35.0+k3s1, not v1.36.2+k3s1"),
     ({"runtime_class": False}, "RuntimeClass nvidia is not there"),
     ({"containerd": None}, "config.toml: not written yet"),
     ({"containerd": None, "containerd_error": "Invalid value"}, "config.toml: Invalid value"),
@@ -208,7 +209,7 @@ def test_wait_for_helm(changes: dict[str, Any], seen: str | None, monkeypatch: p
     looks: list[Any] = []
     monkeypatch.setattr(helm, "until", lambda host, what, limit, look, setting: looks.append(look()) or True)
     host: Any = FakeHost({Release: replace(DEPLOYED, **changes)})
-    helm.wait_for_helm(None, host, {"helm": "h", "release": "r", "namespace": "n"}, 300)  # type: ignore[arg-type]
+    helm.wait_for_helm(None, host, {"release": "r", "namespace": "n"}, 300)  # type: ignore[arg-type]
     (look,) = looks
     assert look.state == ("wait" if seen else "done")
     assert (seen or "") in look.seen

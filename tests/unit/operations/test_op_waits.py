@@ -182,7 +182,7 @@ def test_k3s_that_crash_loops_ends_early_with_its_journal(clock: Clock) -> None:
 
 
 def test_k3s_comes_up() -> None:
-    host: Any = FakeHost({K3s: Then([replace(RUNNING, api=None), replace(RUNNING, nodes={}), RUNNING])})
+    host: Any = FakeHost({K3s: Then([replace(RUNNING, api=None), replace(RUNNING, own=None), RUNNING])})
     assert k3s.wait_ready(None, host, VERSION, 300)  # type: ignore[arg-type]
 
 
