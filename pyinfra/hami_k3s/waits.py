@@ -35,6 +35,7 @@ def until(
     """
     start = time.monotonic()
     told = start
+    nap = 0.2  # grows to `pause`: most things are done soon, and a long wait must not keep the host busy
     while True:
         now = look()
         waited = time.monotonic() - start
@@ -55,7 +56,8 @@ def until(
         if time.monotonic() - told >= EVERY:
             told = time.monotonic()
             host.log(f"    {what}: {waited:.0f} s of {limit:.0f} s, {now.seen}")
-        time.sleep(pause)
+        time.sleep(nap)
+        nap = min(nap * 1.5, pause)
 
 
 def complain(host: Host, text: str) -> None:

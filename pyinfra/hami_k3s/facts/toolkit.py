@@ -31,7 +31,12 @@ class ToolkitState:
     machine: str = ""
 
 
-def probes(url: str) -> dict[str, str]:
+_QUERY = "dpkg-query -W -f '${Package} ${Version} ${db:Status-Status} ${db:Status-Want}\\n' " + " ".join(
+    PACKAGES
+)
+
+
+def probes(url: str, version: str) -> dict[str, str]:
     """The questions, for a repository at this URL."""
     site = url.split("://", 1)[1]
     return {
@@ -40,11 +45,10 @@ def probes(url: str) -> dict[str, str]:
         "source": f"cat {SOURCE}",
         "others": f"grep -lF -e {shlex.quote(site)} -e nvidia.github.io/libnvidia-container /etc/apt/sources.list "
         f"/etc/apt/sources.list.d/*.list /etc/apt/sources.list.d/*.sources | grep -vxF {SOURCE}",
-        "candidates": "apt-cache madison nvidia-container-toolkit | cut -d'|' -f2",
-        "installed": "dpkg-query -W -f '${Package} ${Version} ${db:Status-Status}\\n' "
-        + " ".join(PACKAGES)
-        + "; true",
-        "held": "apt-mark showhold",
+        # apt's lists are read only for packages that are not there yet: that takes longer than all the rest
+        "candidates": f"[ $({_QUERY} | grep -c {shlex.quote(f' {version}-1 installed')}) = {len(PACKAGES)} ] ||"
+        " apt-cache madison nvidia-container-toolkit | cut -d'|' -f2",
+        "installed": f"{_QUERY}; true",
         "tools": "for t in curl gpg; do command -v $t >/dev/null || echo $t; done; [ -e /etc/ssl/certs/ca-certificates.crt ]"
         " || echo ca-certificates; true",
     }
@@ -69,18 +73,19 @@ def parse(output: list[str]) -> ToolkitState:
     def words(name: str) -> tuple[str, ...]:
         return tuple(answers.get(name, batch.NOTHING).text.split())
 
-    installed = {}
+    installed, held = {}, []
     for line in answers.get("installed", batch.NOTHING).text.splitlines():
-        package, version, status = ([*line.split(), "", "", ""])[:3]
+        package, release, status, want = ([*line.split(), "", "", "", ""])[:4]
         if status == "installed":
-            installed[package] = version
+            installed[package] = release
+        held += [package] if want == "hold" else []
     return ToolkitState(
         fingerprints=primary_fingerprints(answers.get("key", batch.NOTHING).text),
         source=answers.get("source", batch.NOTHING).value,
         others=words("others"),
         candidates=words("candidates"),
         installed=installed,
-        held=words("held"),
+        held=tuple(held),
         missing_tools=words("tools"),
         machine=answers.get("machine", batch.NOTHING).text,
     )
@@ -91,6 +96,7 @@ class Toolkit(FactBase[ToolkitState]):
     Returns the state of NVIDIA's repository and packages.
 
     + url: the repository, to find other source files that name it too
+    + version: the toolkit's, without Debian's revision; `candidates` is empty when all packages have it
 
     .. code:: python
 
@@ -100,8 +106,8 @@ class Toolkit(FactBase[ToolkitState]):
     default = ToolkitState
 
     @override
-    def command(self, url: str) -> StringCommand:
-        return StringCommand("sh", "-c", QuoteString(batch.script(probes(url))))
+    def command(self, url: str, version: str) -> StringCommand:
+        return StringCommand("sh", "-c", QuoteString(batch.script(probes(url, version))))
 
     @override
     def process(self, output: list[str]) -> ToolkitState:

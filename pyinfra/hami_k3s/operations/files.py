@@ -1,23 +1,28 @@
-"""Files that this project owns on a host, compared in one command."""
+"""Files that this project owns on a host, compared in one command and written in another."""
 
 from __future__ import annotations
 
 import hashlib
+import posixpath
+import shlex
+from base64 import b64encode
 from collections.abc import Generator, Mapping
-from io import StringIO
 
 from pyinfra import host
-from pyinfra.api import operation
+from pyinfra.api import FunctionCommand, Host, State, operation
 from pyinfra.api.command import PyinfraCommand
-from pyinfra.operations import files
 
 from hami_k3s.facts.files import Digests
+from hami_k3s.remote import run
+from hami_k3s.waits import complain
+
+Contents = Mapping[str, tuple[str, str]]
 
 
 @operation()
-def owned(contents: Mapping[str, tuple[str, str]]) -> Generator[PyinfraCommand]:
+def owned(contents: Contents) -> Generator[PyinfraCommand]:
     """
-    Keep several files exactly as given; their folders are made.
+    Keep several files exactly as given; their folders are made. Each gets its name only when it is complete.
 
     + contents: path -> (text, mode)
 
@@ -28,9 +33,36 @@ def owned(contents: Mapping[str, tuple[str, str]]) -> Generator[PyinfraCommand]:
         owned(name="k3s' own files", contents={"/etc/rancher/k3s/config.yaml.d/50-gpu-node.yaml": (text, "644")})
     """
     found = host.get_fact(Digests, paths=sorted(contents))
-    for path, (text, mode) in contents.items():
-        if found.get(path) == (hashlib.sha256(text.encode()).hexdigest(), mode):
-            continue
-        yield from files.put._inner(src=StringIO(text), dest=path, mode=mode, create_remote_dir=True)
-    if all(found.get(p) == (hashlib.sha256(t.encode()).hexdigest(), m) for p, (t, m) in contents.items()):
+    other = {
+        path: wanted
+        for path, wanted in contents.items()
+        if tuple(found.get(path, ())) != (hashlib.sha256(wanted[0].encode()).hexdigest(), wanted[1])
+    }
+    if not other:
         host.noop(f"{len(contents)} files are as they should be")
+        return
+    yield FunctionCommand(write, (other,), {})
+
+
+def script(contents: Contents) -> str:
+    """Shell that writes the files, each under another name first."""
+    lines = ["set -eu", "umask 077"]
+    for path, (text, mode) in contents.items():
+        name, new = shlex.quote(path), shlex.quote(f"{path}.hami-k3s-new")
+        lines += [
+            f"(umask 022; mkdir -p {shlex.quote(posixpath.dirname(path))})",
+            f"base64 -d >{new} <<'END'",
+            b64encode(text.encode()).decode(),
+            "END",
+            f"chmod {shlex.quote(mode)} {new}",
+            f"mv -f {new} {name}",
+        ]
+    return "\n".join(lines) + "\n"
+
+
+def write(state: State, host: Host, contents: Contents) -> bool:
+    """Write them. False, with the host's reason, when one could not be written."""
+    result = run(host, "sh -s", stdin=script(contents))
+    if not result.ok:
+        complain(host, f"{', '.join(contents)} could not be written: {result.stderr or result.stdout}")
+    return result.ok

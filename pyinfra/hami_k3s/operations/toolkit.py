@@ -10,7 +10,7 @@ from pyinfra.api import FunctionCommand, QuoteString, StringCommand, operation
 from pyinfra.api.command import PyinfraCommand
 from pyinfra.operations import files
 
-from hami_k3s import transient, waits
+from hami_k3s import transient, trusted, waits
 from hami_k3s.facts.toolkit import KEY, PACKAGES, SOURCE, Toolkit, ToolkitState
 from hami_k3s.operations import bundle
 from hami_k3s.releases import architecture
@@ -43,7 +43,7 @@ def repository(
 
         toolkit.repository(url="https://nvidia.github.io/libnvidia-container", fingerprint="C95B...", version="1.19.1", limit=900)
     """
-    state = host.get_fact(Toolkit, url=url)
+    state = trusted.read(host, Toolkit, url=url, version=version)
     source = render("nvidia-container-toolkit.sources", url=url, key=KEY)
     key_right, source_right = state.fingerprints == (fingerprint,), state.source == source.rstrip("\n")
     lists_right = f"{version}-1" in state.candidates or _pinned(state, version)
@@ -102,7 +102,7 @@ def packages(url: str, version: str, limit: int, origin: Origin | None = None) -
 
         toolkit.packages(url="https://nvidia.github.io/libnvidia-container", version="1.19.1", limit=900)
     """
-    state = host.get_fact(Toolkit, url=url)
+    state = trusted.read(host, Toolkit, url=url, version=version)
     if _pinned(state, version) and set(PACKAGES) <= set(state.held):
         host.noop(f"the toolkit is {version}, held")
         return

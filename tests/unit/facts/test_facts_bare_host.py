@@ -39,7 +39,7 @@ def test_nvidia(host: Bin, shell: str) -> None:
 
 @pytest.mark.parametrize("shell", SHELLS)
 def test_toolkit(host: Bin, shell: str) -> None:
-    state = host.read(Toolkit, shell, url="https://nvidia.github.io/libnvidia-container")
+    state = host.read(Toolkit, shell, url="https://nvidia.github.io/libnvidia-container", version="1.19.1")
     assert (state.fingerprints, state.candidates, state.installed, state.held) == ((), (), {}, ())
     assert {"curl", "gpg"} <= set(state.missing_tools)
 

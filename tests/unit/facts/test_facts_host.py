@@ -144,10 +144,10 @@ def test_toolkit_packages() -> None:
     now = parse_toolkit(
         answered(
             {
-                "installed": "libnvidia-container1 1.19.1-1 installed\n"
-                "libnvidia-container-tools 1.19.1-1 config-files\nnvidia-container-toolkit  not-installed",
+                "installed": "libnvidia-container1 1.19.1-1 installed hold\n"
+                "libnvidia-container-tools 1.19.1-1 config-files deinstall\n"
+                "nvidia-container-toolkit  not-installed unknown",
                 "candidates": " 1.19.1-1 \n 1.18.2-1 ",
-                "held": "linux-image-amd64\nlibnvidia-container1",
                 "others": ("", 1),
                 "key": SHOWN,
             }
@@ -155,7 +155,7 @@ def test_toolkit_packages() -> None:
     )
     assert now.installed == {"libnvidia-container1": "1.19.1-1"}
     assert now.candidates == ("1.19.1-1", "1.18.2-1")
-    assert now.held == ("linux-image-amd64", "libnvidia-container1")
+    assert now.held == ("libnvidia-container1",)
     assert now.fingerprints == ("C95B321B61E88C1809C4F759DDCAE044F796ECB0",)
     assert now.source is None
 
@@ -164,15 +164,15 @@ def test_toolkit_through_the_real_script(host: Bin) -> None:
     host.put(
         "apt-cache", '[ "$1" = madison ] && echo " nvidia-container-toolkit | 1.19.1-1 | http://x  Packages"'
     )
-    lines = "".join(f"{name} 1.19.1-1 installed\\n" for name in PACKAGES)
-    host.put(
-        "dpkg-query", f"[ \"$3\" = '${{Package}} ${{Version}} ${{db:Status-Status}}\\n' ] && printf '{lines}'"
-    )
-    host.put("apt-mark", "echo nvidia-container-toolkit")
-    now = host.read(Toolkit, url="https://mirror.example/a$(touch /tmp/hami-k3s-injected)'b")
+    lines = "".join(f"{name} 1.19.1-1 installed hold\\n" for name in PACKAGES)
+    asked = "${Package} ${Version} ${db:Status-Status} ${db:Status-Want}\\n"
+    host.put("dpkg-query", f"[ \"$3\" = '{asked}' ] && printf '{lines}'")
+    url = "https://mirror.example/a$(touch /tmp/hami-k3s-injected)'b"
+    now = host.read(Toolkit, url=url, version="1.20.0")
     assert now.candidates == ("1.19.1-1",)
-    assert set(now.installed) == set(PACKAGES)
-    assert now.held == ("nvidia-container-toolkit",)
+    assert set(now.installed) == set(now.held) == set(PACKAGES)
+    # with all packages at the wanted version nobody needs to know what else there is
+    assert host.read(Toolkit, url=url, version="1.19.1").candidates == ()
     assert not Path("/tmp/hami-k3s-injected").exists()
 
 

@@ -52,7 +52,7 @@ PARSERS: dict[str, tuple[Callable[[list[str]], object], list[str]]] = {
     "k3s": (k3s.parse, [*k3s.PROBES, *k3s.API]),
     "nvidia": (lambda lines: nvidia.state(batch.parse(lines)), list(nvidia.PROBES)),
     "reset": (reset.parse, [*reset.PROBES, *reset.paths("hami", "kube-system", "a=b")]),
-    "toolkit": (toolkit.parse, list(toolkit.probes("https://x.example"))),
+    "toolkit": (toolkit.parse, list(toolkit.probes("https://x.example", "1.19.1"))),
 }
 ANSWER = st.one_of(
     st.none(), st.tuples(st.one_of(st.sampled_from(ODD), st.text()), st.sampled_from([0, 0, 0, 1]))

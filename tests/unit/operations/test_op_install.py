@@ -1,14 +1,14 @@
 """Preflight, toolkit, files and binaries: what is done from each state, and that nothing is done when it is right."""
 
-import hashlib
+import subprocess
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from hami_k3s import releases
 from hami_k3s.facts.binary import Binary, BinaryState
-from hami_k3s.facts.files import Digests
 from hami_k3s.facts.host import Host
 from hami_k3s.facts.toolkit import KEY, PACKAGES, SOURCE, Toolkit, ToolkitState
 from hami_k3s.operations import binary, files, host, toolkit
@@ -117,25 +117,22 @@ def test_packages_are_one_transaction(changes: dict[str, Any]) -> None:
     assert "apt-get update" not in install.script
 
 
-CONTENTS = {"/etc/a": ("text\n", "600"), "/etc/b": ("é", "755")}
-DIGESTS = {path: (hashlib.sha256(text.encode()).hexdigest(), mode) for path, (text, mode) in CONTENTS.items()}
+def test_owned_files_are_written_whole_with_their_mode(tmp_path: Path) -> None:
+    path, odd = tmp_path / "new folder" / "a", tmp_path / "$(touch x)"
+    odd.write_text("before")
+    script = files.script({str(path): ("é 'text'\nEND\n", "600"), str(odd): ("", "755")})
+    subprocess.run(["sh", "-s"], input=script, text=True, check=True, cwd=tmp_path)
+    assert path.read_text() == "é 'text'\nEND\n"
+    assert (path.stat().st_mode & 0o777, odd.stat().st_mode & 0o777) == (0o600, 0o755)
+    assert path.parent.stat().st_mode & 0o777 == 0o755
+    assert odd.read_text() == ""
+    assert sorted(one.name for one in tmp_path.iterdir()) == ["$(touch x)", "new folder"]
 
 
-def test_owned_files_that_are_right() -> None:
-    assert operate(files.owned, {Digests: DIGESTS}, contents=CONTENTS) == (
-        [],
-        "2 files are as they should be",
-    )
-
-
-@pytest.mark.parametrize("found", [None, ("0" * 64, "755"), (DIGESTS["/etc/b"][0], "644")])
-def test_only_the_file_that_differs_is_written(found: tuple[str, str] | None) -> None:
-    digests = {**DIGESTS, "/etc/b": found}
-    done, noop = operate(files.owned, {Digests: {p: d for p, d in digests.items() if d}}, contents=CONTENTS)
-    assert [one for one in done if isinstance(one, Upload)] == [Upload("é", "/etc/b")]
-    assert any("chmod 755 /etc/b" in one for one in done if isinstance(one, str))
-    assert not any("/etc/a" in str(one) for one in done)
-    assert noop is None
+def test_a_file_that_cannot_be_written_fails_the_host_with_the_reason() -> None:
+    host: Any = FakeHost(answer=lambda script, stdin: (False, "No space left on device"))
+    assert not files.write(None, host, {"/etc/a": ("x", "600")})  # type: ignore[arg-type]
+    assert host.said == ["/etc/a could not be written: No space left on device"]
 
 
 VERSIONED = "/usr/local/lib/hami-k3s/helm-v4.2.3"

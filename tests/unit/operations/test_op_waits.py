@@ -53,7 +53,7 @@ def test_done_at_once_says_nothing() -> None:
 
 def test_progress_every_few_seconds_then_done() -> None:
     host: Any = FakeHost()
-    assert until(host, "k3s", 60, looks(*[WAIT] * 8, DONE_LOOK), "k3s_ready_timeout")
+    assert until(host, "k3s", 60, looks(*[WAIT] * 12, DONE_LOOK), "k3s_ready_timeout")
     assert host.said == [
         "k3s: 6 s of 60 s, node is not Ready",
         "k3s: 12 s of 60 s, node is not Ready",
