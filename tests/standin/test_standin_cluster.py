@@ -7,7 +7,7 @@ import tomllib
 
 import pytest
 
-from tests.unit import standin
+from tests.standin import standin
 
 pytestmark = pytest.mark.skipif(standin.missing() is not None, reason=str(standin.missing()))
 SCHEDULER = "scheduler.kubeScheduler.image.registry=registry.k8s.io,scheduler.kubeScheduler.image.repository=kube-scheduler"

@@ -10,7 +10,7 @@ from collections import Counter
 import pytest
 
 from rehearsal.standin.build import build_chart, build_k3s
-from tests.unit import standin
+from tests.standin import standin
 
 pytestmark = pytest.mark.skipif(standin.missing() is not None, reason=str(standin.missing()))
 
