@@ -33,9 +33,13 @@ def numbers(version: str) -> tuple[int, ...]:
     return tuple(int(part) for part in re.findall(r"\d+", version.replace("k3s", "")))
 
 
+# `uname -m` -> the name that k3s, helm and Debian use
+ARCHITECTURES = {"x86_64": "amd64", "aarch64": "arm64"}
+
+
 def architecture(machine: str) -> str | None:
-    """`uname -m` -> the name that k3s, helm and Debian use, or None if this project does not support it."""
-    return {"x86_64": "amd64", "aarch64": "arm64"}.get(machine)
+    """The name that k3s, helm and Debian use, or None if this project does not support the machine."""
+    return ARCHITECTURES.get(machine)
 
 
 def k3s_urls(base: str, version: str, arch: str) -> tuple[str, str, str]:

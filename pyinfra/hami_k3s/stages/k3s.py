@@ -6,7 +6,7 @@ from pyinfra.api.deploy import deploy
 
 from hami_k3s import releases
 from hami_k3s.facts.k3s import BINARY, INPUTS_SCRIPT, INPUTS_STARTED, LIBRARY
-from hami_k3s.operations import binary, files, k3s
+from hami_k3s.operations import binary, bundle, files, k3s
 from hami_k3s.releases import origin
 from hami_k3s.stages.common import settings
 from hami_k3s.templating import render
@@ -28,6 +28,8 @@ def server() -> None:
         aliases=("kubectl", "crictl", "ctr"),
         origin=where,
     )
+    if where.bundle is not None:
+        bundle.images(name="Images of the bundle", bundle=where.bundle)
     names = {"binary": BINARY, "inputs": INPUTS_SCRIPT, "started": INPUTS_STARTED, "library": LIBRARY}
     drop_in = render("50-gpu-node.yaml", kubeconfig_mode=want.k3s_kubeconfig_mode)
     files.owned(

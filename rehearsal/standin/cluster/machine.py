@@ -46,6 +46,16 @@ def address() -> str:
             return "127.0.0.1"
 
 
+def online() -> bool:
+    """Is there a route to anywhere? A registry can only be asked over one."""
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
+        try:
+            probe.connect(("192.0.2.1", 9))
+        except OSError:
+            return False
+    return True
+
+
 def os_image() -> str:
     try:
         for line in Path("/etc/os-release").read_text().splitlines():

@@ -3,8 +3,9 @@
 import asyncio
 from typing import Any
 
+from .. import machine
 from ..cluster import Cluster
-from . import images
+from . import images, imported
 
 Object = dict[str, Any]
 
@@ -30,6 +31,7 @@ class Pulling:
             reference = current["image"]
             try:
                 image = images.pull(reference, self.cluster.version)
+                self._reach(image)
             except images.PullError as failed:
                 await self._pull_failed(container, reference, failed, wait)
                 wait = min(wait * 2, 300.0)
@@ -47,6 +49,20 @@ class Pulling:
             self.event("Normal", "Pulled", text)
             self.cluster.kubelet.images.add(image.name)
             return image
+
+    def _reach(self, image: images.Image) -> None:
+        """What is not on the node needs a route to a registry; what k3s imported is on the node."""
+        known = self.cluster.kubelet.images
+        if image.name in known:
+            return
+        if imported.has(image.name):
+            known.add(image.name)
+        elif not machine.online():
+            host = image.name.partition("/")[0]
+            raise images.PullError(
+                f'failed to pull and unpack image "{image.name}": failed to resolve reference "{image.name}": '
+                f"failed to do request: dial tcp: lookup {host}: connect: network is unreachable"
+            )
 
     async def _pull_failed(
         self, container: Object, reference: str, failed: images.PullError, wait: float
