@@ -26,6 +26,7 @@ NODE = {
     "no-gpu": "no card, no driver",
     "mig": "the cards report MIG mode Enabled",
     "apt-lock": "another process holds dpkg's lock for N seconds after boot or after the fault is added (=N, default 45)",
+    "runc-default": "containerd's rendered config names runc as the default runtime",
     "second-device-plugin": "NVIDIA's own device plugin is in k3s' manifests folder and wins nvidia.com/gpu",
 }
 CLUSTER = {
@@ -34,6 +35,19 @@ CLUSTER = {
     "limit-not-enforced": "HAMi-core is loaded and reports the slice, but refuses nothing",
     "overask-scheduled": "the scheduler places a pod that does not fit",
     "preload-missing": "pods start without HAMi-core in ld.so.preload",
+    "preload-other": "ld.so.preload of pods names a library that is not there",
+    "slice-not-shown": "HAMi-core is loaded and refuses, but nvidia-smi in a pod shows the whole card",
+    "neighbour-harmed": "what other pods hold of the card is counted against a pod's slice",
+    "managed-not-counted": "HAMi-core does not count managed memory",
+    "control-refused": "HAMi-core is loaded in pods that opted out of it, too",
+    "grant-halved": "HAMi grants half of what a pod asks for",
+    "slices-never-freed": "the scheduler goes on counting pods that are gone",
+    "no-request-sees-card": "pods that ask for no GPU are given every card",
+    "lost-after-restart": "pods that start after the next restart of k3s have no HAMi-core",
+    "webhook-passes": "the webhook answers, and lets GPU pods go to the default scheduler",
+    "unhealthy-card": "HAMi registers its cards as unhealthy",
+    "node-not-ready": "the node is NotReady",
+    "evicts": "pods outside kube-system are evicted after N seconds (=N, default 3)",
     "scheduler-image": "the running kube-scheduler's image is not the server's version",
 }
 ALL = MIRROR | NODE | CLUSTER

@@ -14,9 +14,9 @@ FLAGS = ["-std=c11", "-D_DEFAULT_SOURCE", "-D_XOPEN_SOURCE=700", "-D_FILE_OFFSET
 FLAGS += ["-fPIC", "-shared", "-Wall", "-Wextra"]
 # _GNU_SOURCE stays unset: on a newer glibc it would bind symbols that the node's glibc does not have.
 LIBRARIES = {
-    "libcuda.so.1": ("libcuda.c memory.c cards.c ledger.c", "exports.cuda"),
-    "libnvidia-ml.so.1": ("libnvml.c cards.c ledger.c", "exports.nvml"),
-    "libvgpu.so": ("vgpu.c ledger.c", "exports.vgpu"),
+    "libcuda.so.1": ("libcuda.c memory.c cards.c ledger.c faults.c", "exports.cuda"),
+    "libnvidia-ml.so.1": ("libnvml.c cards.c ledger.c faults.c", "exports.nvml"),
+    "libvgpu.so": ("vgpu.c ledger.c faults.c", "exports.vgpu"),
 }
 
 

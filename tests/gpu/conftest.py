@@ -62,13 +62,27 @@ def sizes(card: Card) -> SlicePlan:
     return plan(card.memory_mib, card.free_mib)
 
 
-@pytest.fixture
-def driver_probe() -> Callable[..., list[str]]:
-    """The command that runs the driver probe with these arguments."""
+@pytest.fixture(params=["driver", "nvcc"])
+def probe(request: pytest.FixtureRequest, sizes: SlicePlan) -> Callable[..., list[str]]:
+    """`probe("pool", hold=True)`: the command of one kind of probe, each test with both."""
+    kind: str = request.param
+    path = request.getfixturevalue("nvcc_probe") if kind == "nvcc" else ""
+    chunk, cap = str(sizes.chunk_mib), str(sizes.cap_mib)
 
-    def command(*arguments: str) -> list[str]:
-        return [sys.executable, "-c", source("driver_probe.py"), *arguments]
+    def command(route: str = "sync", hold: bool = False) -> list[str]:
+        if kind == "nvcc":
+            return [
+                path,
+                chunk,
+                cap,
+                "60" if hold else "0",
+                f"route={route}",
+                *(["until-stdin-closes"] * hold),
+            ]
+        program = [sys.executable, "-c", source("driver_probe.py"), "--chunk-mib", chunk, "--cap-mib", cap]
+        return [*program, "--route", route, *(["--hold", "60", "--until-stdin-closes"] * hold)]
 
+    command.kind = kind  # type: ignore[attr-defined]  # for the names of recordings
     return command
 
 
@@ -80,20 +94,33 @@ def unlimited() -> dict[str, str]:
 
 
 @pytest.fixture
-def limited(unlimited: dict[str, str], sizes: SlicePlan, tmp_path: Path) -> dict[str, str]:
+def limited(limited_pod: Callable[[str], dict[str, str]]) -> dict[str, str]:
     """The environment that HAMi's device plugin gives a pod with one slice."""
+    return limited_pod("a")
+
+
+@pytest.fixture
+def limited_pod(
+    unlimited: dict[str, str], sizes: SlicePlan, tmp_path: Path
+) -> Callable[[str], dict[str, str]]:
+    """The same for several pods: each has a usage file of its own."""
     library = os.environ.get("HAMI_CORE")
     if not library:
         pytest.skip("HAMI_CORE names no libvgpu.so")
     Path("/tmp/vgpulock").mkdir(mode=0o777, exist_ok=True)  # HAMi mounts it; HAMi-core locks in it
-    return {
-        **unlimited,
-        "LD_PRELOAD": str(Path(library).resolve(strict=True)),
-        "CUDA_DEVICE_MEMORY_LIMIT_0": f"{sizes.slice_mib}m",
-        "CUDA_DEVICE_SM_LIMIT": "0",
-        "CUDA_DEVICE_MEMORY_SHARED_CACHE": str(tmp_path / "vgpu.cache"),
-        "LIBCUDA_LOG_LEVEL": "1",
-    }
+    preload = str(Path(library).resolve(strict=True))
+
+    def environment(pod: str) -> dict[str, str]:
+        return {
+            **unlimited,
+            "LD_PRELOAD": preload,
+            "CUDA_DEVICE_MEMORY_LIMIT_0": f"{sizes.slice_mib}m",
+            "CUDA_DEVICE_SM_LIMIT": "0",
+            "CUDA_DEVICE_MEMORY_SHARED_CACHE": str(tmp_path / f"{pod}.cache"),
+            "LIBCUDA_LOG_LEVEL": "1",
+        }
+
+    return environment
 
 
 @pytest.fixture(scope="session")

@@ -5,10 +5,12 @@ from pathlib import Path
 
 import pytest
 
-from hami_k3s.isolation.evidence import Card
+from hami_k3s.isolation.claims import CLAIMS
+from hami_k3s.isolation.evidence import Card, Evidence
 from hami_k3s.isolation.parse import parse_cards, parse_kernel_module, parse_probe
 from hami_k3s.isolation.plan import SlicePlan
-from tests.gpu.running import Record, finished, query
+from hami_k3s.isolation.verdict import Status
+from tests.gpu.running import Record, finished, held, query
 
 ROUTES = ["sync", "pitch", "async", "pool", "vmm", "array", "managed"]
 
@@ -37,27 +39,21 @@ def test_the_kernel_module_is_the_drivers(card: Card) -> None:
 
 @pytest.mark.parametrize("route", ROUTES)
 def test_no_route_is_refused_without_hami_core(
-    route: str,
-    sizes: SlicePlan,
-    driver_probe: Callable[..., list[str]],
-    unlimited: dict[str, str],
-    record: Record,
+    route: str, sizes: SlicePlan, probe: Callable[..., list[str]], unlimited: dict[str, str], record: Record
 ) -> None:
-    command = driver_probe(
-        "--route", route, "--chunk-mib", str(sizes.chunk_mib), "--cap-mib", str(sizes.cap_mib)
-    )
-    done = finished(command, unlimited)
-    record(f"driver-probe-{route}-no-hami.txt", done.stderr + done.stdout)
+    done = finished(probe(route), unlimited)
+    record(f"{probe.kind}-probe-{route}-no-hami.txt", done.stderr + done.stdout)  # type: ignore[attr-defined]
     result = parse_probe(done.stdout)
     assert (done.returncode, result.measured, result.error) == (0, True, None)
-    assert (result.refused, result.rc, result.allocated_mib) == (False, 0, sizes.cap_mib)
+    assert (result.route, result.refused, result.rc, result.allocated_mib) == (route, False, 0, sizes.cap_mib)
 
 
-def test_the_labs_probe_is_not_refused_without_hami_core(
-    sizes: SlicePlan, nvcc_probe: str, unlimited: dict[str, str], record: Record
+def test_the_control_holds_without_hami_core(
+    card: Card, sizes: SlicePlan, probe: Callable[..., list[str]], unlimited: dict[str, str]
 ) -> None:
-    done = finished([nvcc_probe, str(sizes.chunk_mib), str(sizes.cap_mib)], unlimited)
-    record("nvcc-probe-no-hami.txt", done.stderr + done.stdout)
-    result = parse_probe(done.stdout)
-    assert (done.returncode, result.measured) == (0, True)
-    assert (result.refused, result.allocated_mib) == (False, sizes.cap_mib)
+    run, meanwhile = held(probe(hold=True), unlimited, card.uuid)
+    claim = next(one for one in CLAIMS if one.id == "control")
+    verdict = claim.decide(Evidence("here", card_uuid=card.uuid, plan=sizes, cards=(card,), control=run))
+    assert verdict.status is Status.PASS, verdict
+    assert meanwhile.used_mib is not None
+    assert meanwhile.used_mib >= sizes.cap_mib

@@ -43,8 +43,9 @@ def _expect(host: Host, settings: Settings) -> None:
     """The report knows every host of the run before the first is measured."""
     global _run, _state  # noqa: PLW0603  (one run a process)
     if _run is None:
-        _run = Run(settings.verify_reports, STARTED, settings.report_language)
         _state = host.state
+        order = [one.name for one in _state.inventory]
+        _run = Run(settings.verify_reports, STARTED, settings.report_language, order)
     _run.expect(host.name)
 
 

@@ -22,6 +22,7 @@ CONTROL_MIB = 64
 
 # These pods were started together with the two that were waited for with the whole limit.
 SHORTLY = 60
+AT_ONCE = 3  # the others did not come up, for a reason that is most likely this one's too
 
 
 def sizes(now: Measurement, card: Card) -> None:
@@ -64,6 +65,7 @@ def prove(now: Measurement, space: Space, card: Card, planned: SlicePlan) -> Non
         _without_request(now, space)
     if not unmet("mechanism", now.evidence()):
         _slices(now, space, card, planned, probe)
+        _control(now, space, card, planned, probe)
         _overask(now, space, card, planned, image)
     _end(now, space)
 
@@ -81,8 +83,13 @@ def _share(now: Measurement, space: Space, seen: dict[str, Pod] | None) -> None:
     )
 
 
+def _runs(now: Measurement) -> bool:
+    pods = now.parts.get("share_pods") or ()
+    return len(pods) == len(SHARE) and all(pod.phase == "Running" for pod in pods)
+
+
 def _without_request(now: Measurement, space: Space) -> None:
-    if until_running(now, space, (PLAIN,), SHORTLY) is None:
+    if until_running(now, space, (PLAIN,), SHORTLY if _runs(now) else AT_ONCE) is None:
         now.errors["no_request"] = "the API server stopped answering"
         return
     now.put("no_request", *inside.sight(space, PLAIN, (no_request.PLAIN, no_request.GREEDY)))
@@ -94,9 +101,8 @@ def _slices(now: Measurement, space: Space, card: Card, planned: SlicePlan, prob
     now.take(inside.look(space, first))
     if unmet("refused", now.evidence()):
         return
-    problem = probe.install(space, [first, second])
-    if problem:
-        now.errors |= dict.fromkeys(("probe", "neighbour", "routes", "control"), problem)
+    if problem := probe.install(space, [first, second]):
+        now.errors |= dict.fromkeys(("probe", "neighbour", "routes"), problem)
         return
     now.say(
         f"filling the slice of {first}, {planned.chunk_mib} MiB at a time, then that of {second} beside it"
@@ -108,7 +114,6 @@ def _slices(now: Measurement, space: Space, card: Card, planned: SlicePlan, prob
     if not unmet("routes", now.evidence()):
         now.say("trying the other ways to allocate")
         now.put("routes", *inside.routes(space, first, card.uuid, planned, probe))
-    _control(now, space, card, planned, probe)
 
 
 def _control(now: Measurement, space: Space, card: Card, planned: SlicePlan, probe: program.Program) -> None:

@@ -17,7 +17,8 @@ from hami_k3s.waits import Look, until
 
 BEFORE, AFTER = "hami-durable-before", "hami-durable-after"
 RESTART = "systemctl daemon-reload && systemctl restart k3s.service"
-NODE = tuple(claim for claim in CLAIMS if claim.scope == "node")
+# What needs no pod to be looked at.
+NODE = tuple(claim for claim in CLAIMS if claim.scope == "node" and claim.id != "no-request")
 
 
 @dataclass

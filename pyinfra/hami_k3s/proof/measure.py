@@ -61,6 +61,8 @@ def _bug(error: Exception) -> str:
 def _cards(node: Measurement) -> tuple[list[Evidence], list[NotTested]]:
     """One evidence a card, and the cards that were not tested."""
     cards, left_out, problem = choose(node.parts.get("cards") or (), node.settings.verify_cards)
+    if not problem and node.parts.get("node_ready") is False:
+        problem = f"node {node.parts['node']} is not Ready"
     reason = problem or unmet("co-resident", node.evidence())
     if problem:
         node.errors["share_pods"] = node.errors["no_request"] = problem

@@ -51,6 +51,7 @@ def measure(host: Host, settings: Settings) -> tuple[dict[str, Any], dict[str, s
     if own is None:
         errors["registration"] = errors["allocatable"] = f"node {hami.own_node} cannot be read. {silent}"
         return parts, errors
+    parts["node_ready"] = own.ready
     parts["allocatable"] = int(own.allocatable.get("nvidia.com/gpu", "0"))
     raw = own.annotations.get(REGISTER)
     try:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import os
 import shlex
+from collections.abc import Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -27,7 +28,11 @@ def report_directory(root: Path | str, started: datetime) -> Path:
 class Run:
     """Collects the outcomes of one run and keeps its files."""
 
-    def __init__(self, root: Path | str, started: datetime, language: str = "en") -> None:
+    def __init__(
+        self, root: Path | str, started: datetime, language: str = "en", order: Sequence[str] = ()
+    ) -> None:
+        """`order`: hosts are shown in this order, others after them."""
+        self._order = {name: number for number, name in enumerate(order)}
         self.started = started
         self.directory = report_directory(root, started)
         self.language = language
@@ -59,8 +64,9 @@ class Run:
         return "\n".join([terminal.fleet(self.outcomes(), self.rerun()), where])
 
     def outcomes(self) -> list[HostOutcome]:
-        """Every host, in the order in which they were named; those without a result as errors."""
+        """Every host; those without a result as errors."""
         names = [*self._expected, *(name for name in self._outcomes if name not in self._expected)]
+        names.sort(key=lambda name: self._order.get(name, len(self._order)))
         return [self._outcomes.get(name) or unreached(name, self._expected[name]) for name in names]
 
     def rerun(self) -> str | None:

@@ -110,7 +110,13 @@ def _conditions(status: Object, ready: bool) -> None:
 
 
 def beat(cluster: Cluster) -> None:
-    cluster.store.modify("nodes", "", cluster.node, lambda o: _conditions(o["status"], ready=True))
+    ready = machine.fault("node-not-ready") is None
+    cluster.store.modify(
+        "nodes",
+        "",
+        cluster.node,
+        lambda o: _conditions(o["status"], ready),
+    )
     if cluster.store.modify("coordination.k8s.io/leases", "kube-node-lease", cluster.node, renew) is None:
         cluster.store.create(
             "coordination.k8s.io/leases", lease("kube-node-lease", cluster.node, cluster.node)

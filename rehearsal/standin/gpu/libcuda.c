@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "faults.h"
 #include "memory.h"
 
 typedef int CUresult;
@@ -101,7 +102,9 @@ static CUresult take(uint64_t *out, uint64_t bytes, enum route route) {
 }
 CUresult cuMemAlloc_v2(CUdeviceptr *out, size_t bytes) { return take(out, bytes, COUNTED); }
 CUresult cuMemAlloc(CUdeviceptr *out, size_t bytes) { return take(out, bytes, COUNTED); }
-CUresult cuMemAllocManaged(CUdeviceptr *out, size_t bytes, unsigned flags) { return (void)flags, take(out, bytes, COUNTED); }
+CUresult cuMemAllocManaged(CUdeviceptr *out, size_t bytes, unsigned flags) {
+  return (void)flags, take(out, bytes, fault("managed-not-counted") ? UNCOUNTED : COUNTED);
+}
 CUresult cuMemAllocPitch_v2(CUdeviceptr *out, size_t *pitch, size_t width, size_t height, unsigned element) {
   (void)element;
   *pitch = (width + 511) & ~(size_t)511;

@@ -1,3 +1,4 @@
+#include "faults.h"
 #include "memory.h"
 
 #include <pthread.h>
@@ -38,6 +39,11 @@ static int card_take(struct card *card, uint64_t bytes) {
   return rc;
 }
 
+static void add_up(void *data, int pid, const char *name, uint64_t bytes) {
+  (void)name;
+  if (pid != getpid()) *(uint64_t *)data += bytes;
+}
+
 int memory_context(struct card *card, int device) {
   if (context_owner[device] == getpid()) return 0;
   if (card_take(card, card->context) != 0) return 2;
@@ -46,10 +52,20 @@ int memory_context(struct card *card, int device) {
   return 0;
 }
 
+/* Broken on purpose: what other pods hold of the card is counted against this one's slice. */
+static uint64_t strangers(struct card *card) {
+  uint64_t sum = 0;
+  if (!fault("neighbour-harmed")) return 0;
+  ledger_lock(&card->ledger);
+  ledger_each(&card->ledger, 0, add_up, &sum);
+  ledger_unlock(&card->ledger);
+  return sum;
+}
+
 int memory_take(struct card *card, int device, uint64_t bytes, enum route route, uint64_t *handle) {
   if (!bytes || !handle) return 1;
   int (*check)(int, uint64_t) = (int (*)(int, uint64_t))hami_core("hami_core_check");
-  if (route != UNCOUNTED && check && check(device, bytes) != 0) return route == COUNTED_ASYNC ? -1 : 2;
+  if (route != UNCOUNTED && check && check(device, bytes + strangers(card)) != 0) return route == COUNTED_ASYNC ? -1 : 2;
   if (card_take(card, bytes) != 0) return 2;
   if (route != UNCOUNTED) hami_charge(device, (int64_t)bytes);
   struct piece *piece = malloc(sizeof *piece);

@@ -29,12 +29,12 @@ def keep(seconds, until_stdin_closes):
             return
 
 
-def report(measured, rc, allocated=0, error=None, free=None, total=None, chunk=0, cap=0):
+def report(route, measured, rc, allocated=0, error=None, free=None, total=None, chunk=0, cap=0):
     print(
         json.dumps(
             {
                 "measured": measured,
-                "route": "runtime",
+                "route": route,
                 "refused": measured and rc != 0,
                 "allocated_mib": allocated,
                 "rc": rc,
@@ -50,11 +50,43 @@ def report(measured, rc, allocated=0, error=None, free=None, total=None, chunk=0
     )
 
 
+class Descriptor(ctypes.Structure):
+    _fields_ = [
+        ("width", ctypes.c_size_t),
+        ("height", ctypes.c_size_t),
+        ("format", ctypes.c_int),
+        ("channels", ctypes.c_uint),
+    ]
+
+
+def steps(cuda, size):
+    """What the runtime's calls become in the driver; the virtual-memory route is the driver's own call anyway."""
+    out, bytes_, pool = ctypes.c_uint64(), ctypes.c_size_t(size), ctypes.c_void_p()
+    where = ctypes.byref(out)
+    cuda.cuDeviceGetDefaultMemPool(ctypes.byref(pool), 0)
+    pinned = (ctypes.c_int * 8)(1, 0, 1, 0)
+    array = Descriptor(16384, size // (16384 * 16), 0x20, 4)
+    rows = (ctypes.c_size_t(MIB), ctypes.c_size_t(size // MIB), 16)
+    return {
+        "sync": lambda: cuda.cuMemAlloc_v2(where, bytes_),
+        "pitch": lambda: cuda.cuMemAllocPitch_v2(where, ctypes.byref(ctypes.c_size_t()), *rows),
+        "async": lambda: cuda.cuMemAllocAsync(where, bytes_, None),
+        "pool": lambda: cuda.cuMemAllocFromPoolAsync(where, bytes_, pool, None),
+        "vmm": lambda: cuda.cuMemCreate(where, bytes_, pinned, ctypes.c_uint64(0)),
+        "array": lambda: cuda.cuArrayCreate_v2(where, ctypes.byref(array)),
+        "managed": lambda: cuda.cuMemAllocManaged(where, bytes_, 1),
+    }
+
+
 def main(arguments):
     chunk = int(arguments[0]) if arguments else 256
     cap = int(arguments[1]) if len(arguments) > 1 else 0 if JSON else 1 << 30
-    if chunk < 1 or cap < 1:
-        print("usage: probe CHUNK_MIB CAP_MIB [HOLD_SECONDS [until-stdin-closes]]", file=sys.stderr)
+    words_ = arguments[3:]
+    route = next((word.removeprefix("route=") for word in words_ if word.startswith("route=")), "sync")
+    unknown = [word for word in words_ if word != "until-stdin-closes" and not word.startswith("route=")]
+    if chunk < 1 or cap < 1 or unknown:
+        usage = "usage: probe CHUNK_MIB CAP_MIB [HOLD_SECONDS [until-stdin-closes] [route=NAME]]"
+        print(usage, file=sys.stderr)
         return 2
     cuda, context = ctypes.CDLL("libcuda.so.1"), ctypes.c_void_p()
     rc = (
@@ -63,19 +95,21 @@ def main(arguments):
         or cuda.cuCtxSetCurrent(context)
     )
     if rc:
-        report(False, rc, error=words(cuda, rc), chunk=chunk, cap=cap)
+        report(route, False, rc, error=words(cuda, rc), chunk=chunk, cap=cap)
         return 3
     free, total, allocated = ctypes.c_size_t(), ctypes.c_size_t(), 0
     cuda.cuMemGetInfo_v2(ctypes.byref(free), ctypes.byref(total))
+    step = steps(cuda, chunk * MIB)[route]
     while allocated + chunk <= cap:
-        rc = cuda.cuMemAlloc_v2(ctypes.byref(ctypes.c_uint64()), ctypes.c_size_t(chunk * MIB))
+        rc = step()
         if rc:
-            print(f"cudaMalloc refused after {allocated} MiB allocated: {words(cuda, rc)}", flush=True)
+            if route == "sync":
+                print(f"cudaMalloc refused after {allocated} MiB allocated: {words(cuda, rc)}", flush=True)
             break
         allocated += chunk
     if JSON:
-        report(True, rc, allocated, None, free.value // MIB, total.value // MIB, chunk, cap)
-    keep(int(arguments[2]) if len(arguments) > 2 else 0, arguments[3:] == ["until-stdin-closes"])
+        report(route, True, rc, allocated, None, free.value // MIB, total.value // MIB, chunk, cap)
+    keep(int(arguments[2]) if len(arguments) > 2 else 0, "until-stdin-closes" in words_)
     return 0
 
 

@@ -13,6 +13,11 @@ PLACED = ("Scheduled", "FilteringSucceed")
 
 def decide(evidence: Evidence) -> Verdict:
     """Both pods Running, each with a slice of the same card, placed there by HAMi's scheduler."""
+    if evidence.node_ready is False:
+        why = f"node {evidence.node} is not Ready: nothing starts there, and what its pods show is old"
+        return unknown(
+            ID, "two pods Running on one card", "node NotReady", why, f"kubectl describe node {evidence.node}"
+        )
     pods = evidence.measured("share_pods", evidence.share_pods)
     plan = evidence.measured("plan", evidence.plan)
     scheduler = evidence.scheduler_name
@@ -25,9 +30,6 @@ def decide(evidence: Evidence) -> Verdict:
         return unknown(
             ID, expected, observed, why, f"kubectl describe node {evidence.node}; then run verify again"
         )
-    if evidence.node_ready is False:
-        why = f"node {evidence.node} is not Ready: what its pods show is old"
-        return unknown(ID, expected, "node NotReady", why, f"kubectl describe node {evidence.node}")
     if idle:
         return failed(
             ID,

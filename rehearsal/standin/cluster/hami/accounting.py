@@ -98,7 +98,18 @@ def usage(cluster: Cluster, node: Object) -> list[Usage]:
                     held.memory + device.memory,
                     held.cores + device.cores,
                 )
+    _leak(cluster, cards)
     return list(cards.values())
+
+
+def _leak(cluster: Cluster, cards: dict[str, Usage]) -> None:
+    """Broken on purpose: what pods held stays taken when they are gone."""
+    if machine.fault("slices-never-freed") is None:
+        cluster.memory.pop("leaked", None)
+        return
+    most = cluster.memory.setdefault("leaked", {})
+    for uuid, held in cards.items():
+        held.memory = most[uuid] = max(held.memory, most.get(uuid, 0))
 
 
 def score(cards: list[Usage]) -> float:
@@ -135,6 +146,8 @@ def _choose(
 
     for held in sorted(cards, key=order):
         memory = request.memory or held.card.memory * request.percentage // 100
+        if machine.fault("grant-halved") is not None:
+            memory //= 2
         why = _refusal(held, request, memory, annotations)
         if why:
             reasons[why] += 1

@@ -49,7 +49,8 @@ async def nvidia_plugin(context: programs.Context, held: Played) -> int:
     await asyncio.sleep(1.0)
     try:
         while True:
-            if plugin.cards() and manager.plugins.get(RESOURCE) is not plugin:
+            idle = machine.fault("second-device-plugin") == "idle"
+            if not idle and plugin.cards() and manager.plugins.get(RESOURCE) is not plugin:
                 manager.register(RESOURCE, plugin)
                 held.log(f"I1201 server.go:151] Registered device plugin for '{RESOURCE}' with Kubelet")
                 context.cluster.store.changed.set()

@@ -20,6 +20,8 @@ Object = dict[str, Any]
 VGPU = "/usr/local/vgpu"
 SOURCE = "/usr/lib/rehearsal/libvgpu.so"
 SCAN_EVERY = 5.0  # s; the real one looks every 30 s
+# The fault plays from the next start of k3s on, not before.
+LOSES = machine.fault("lost-after-restart") is not None
 RESTING = "No devices found. Waiting indefinitely."
 
 
@@ -70,7 +72,7 @@ class Plugin:
                     memory=int(card["memory_mib"] * memory),
                     cores=int(100 * cores),
                     kind=kind_of(card["name"], self.version),
-                    healthy=card.get("healthy", True),
+                    healthy=card.get("healthy", True) and machine.fault("unhealthy-card") is None,
                     numa=card.get("numa", 0),
                 )
             )
@@ -153,9 +155,21 @@ class Plugin:
             e["name"]: str(e.get("value", "")).lower() for e in container.get("env") or [] if "value" in e
         }
         opted_out = literal.get("CUDA_DISABLE_CONTROL") in ("1", "t", "true")
-        if not opted_out and machine.fault("preload-missing") is None:
-            mounts.append((f"{VGPU}/ld.so.preload", "/etc/ld.so.preload", True))
-        return mounts
+        if opted_out and machine.fault("control-refused") is None:
+            return mounts
+        if machine.fault("preload-missing") is not None or (
+            LOSES and machine.fault("lost-after-restart") is not None
+        ):
+            return mounts
+        return [*mounts, (self._preload(), "/etc/ld.so.preload", True)]
+
+    def _preload(self) -> str:
+        """The file of the host that becomes /etc/ld.so.preload."""
+        if machine.fault("preload-other") is None:
+            return f"{VGPU}/ld.so.preload"
+        other = f"{VGPU}/ld.so.preload.other"
+        paths.on_node(other).write_text("/usr/local/lib/libother.so\n")
+        return other
 
     def _phase(self, pod: Object, phase: str) -> None:
         def done(obj: Object) -> None:

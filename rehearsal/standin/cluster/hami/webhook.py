@@ -4,7 +4,7 @@ import copy
 from collections.abc import Callable
 from typing import Any
 
-from .. import log
+from .. import log, machine
 from ..cluster import Cluster, is_ready
 from ..problem import ProblemError
 from . import release
@@ -27,6 +27,8 @@ def backend(cluster: Cluster, reference: Object) -> Callable[[Object, Object], O
 
 def mutate(scheduler: release.Scheduler, pod: Object) -> Object:
     pod = copy.deepcopy(pod)
+    if machine.fault("webhook-passes") is not None:
+        return pod
     spec, meta = pod["spec"], pod["metadata"]
     name = spec.get("schedulerName", "")
     if name not in ("", "default-scheduler", scheduler.name) or (
