@@ -6,6 +6,7 @@ import difflib
 import re
 import sys
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints, ValidationError, field_validator
@@ -14,7 +15,7 @@ from hami_k3s import releases
 from hami_k3s.releases import lockfile, origin
 from hami_k3s.releases.bundle import BundleError
 
-PREFIXES = ("k3s_", "hami_", "toolkit_", "helm_", "verify_", "report_", "reset_")
+PREFIXES = ("k3s_", "hami_", "toolkit_", "helm_", "verify_", "report_", "reset_", "preflight_", "driver_")
 
 Url = Annotated[str, StringConstraints(pattern=r"^https?://[^\s'\"]+[^\s'\"/]$")]
 ChartUrl = Annotated[str, StringConstraints(pattern=r"^(https?|oci)://[^\s'\"]+[^\s'\"/]$")]
@@ -162,6 +163,38 @@ class Settings(BaseModel):
 
     report_language: Literal["en", "zh"] = Field("en", description="language of report.html and report.md")
 
+    preflight_ignore: list[str] = Field(
+        default_factory=list, description="codes of docs/troubleshooting.md that shall warn instead of block"
+    )
+    preflight_disk_gib: int = Field(
+        10, ge=1, description="GiB that must be free for images before k3s is there (the nvcc probe adds 12)"
+    )
+    preflight_reports: str = Field("reports", description="folder for preflight's JSON, on the control side")
+
+    driver_install: bool = Field(
+        False,
+        description="install NVIDIA's driver where a card has none; a loaded driver of the branch stays",
+    )
+    driver_reboot: bool = Field(
+        False, description="reboot when the driver needs it; else the host stops and says so"
+    )
+    driver_branch: str = Field(
+        "580", pattern=r"^\d{3}$", description="driver branch to install and to stay on"
+    )
+    driver_repository_url: Url = Field(
+        "https://developer.download.nvidia.com/compute/cuda/repos",
+        description="NVIDIA's CUDA repositories; the packages are under URL/debian12/x86_64 and the like",
+    )
+    driver_key_fingerprint: str | None = Field(
+        None, description="full fingerprint of that repository's key; NVIDIA's own if unset"
+    )
+    driver_timeout: int = Field(
+        1800, ge=10, description="seconds for the driver's packages, modules built included"
+    )
+    driver_reboot_timeout: int = Field(
+        600, ge=10, description="seconds until the host answers after a reboot"
+    )
+
     reset_k3s: bool = Field(False, description="reset.py removes k3s itself too, with all its data")
 
     @field_validator("toolkit_version")
@@ -200,6 +233,24 @@ class Settings(BaseModel):
             raise ValueError("write the full fingerprint: 40 hexadecimal digits")
         return compact
 
+    @field_validator("driver_key_fingerprint")
+    @classmethod
+    def _driver_fingerprint(cls, value: str | None) -> str | None:
+        return None if value is None else cls._fingerprint(value)
+
+    @field_validator("preflight_ignore")
+    @classmethod
+    def _codes(cls, value: list[str]) -> list[str]:
+        from hami_k3s.preflight import CATALOGUE  # it needs this module
+
+        known = [entry.code for entry in CATALOGUE]
+        for code in value:
+            if code not in known:
+                near = difflib.get_close_matches(code, known, 1, 0.4)
+                hint = f"; did you mean {near[0]}?" if near else "; docs/troubleshooting.md lists them"
+                raise ValueError(f"{code} is not a code of the preflight{hint}")
+        return value
+
     @field_validator("k3s_version")
     @classmethod
     def _k3s(cls, value: str) -> str:
@@ -227,6 +278,17 @@ class Settings(BaseModel):
     def _registries(cls, value: dict[str, Any]) -> dict[str, Any]:
         if set(value) - {"mirrors", "configs"} or not all(isinstance(part, dict) for part in value.values()):
             raise ValueError("write `mirrors:` and `configs:`, each a mapping of registry hosts")
+        origin.resolved(value)  # raises ValueError for an env:NAME that is not set
+        return value
+
+    @field_validator("private_ca")
+    @classmethod
+    def _pem(cls, value: str | None) -> str | None:
+        try:
+            if value is not None and "BEGIN CERTIFICATE" not in Path(value).read_text(encoding="ascii"):
+                raise ValueError("it holds no certificate in PEM form")
+        except (OSError, UnicodeDecodeError) as error:
+            raise ValueError(f"it cannot be read: {error}") from error
         return value
 
     @property

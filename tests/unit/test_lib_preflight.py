@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+from hami_k3s.facts.driver import DriverState
 from hami_k3s.facts.host import HostState
 from hami_k3s.facts.nvidia import NvidiaState
 from hami_k3s.preflight import SUPPORTED, problems
@@ -70,9 +71,9 @@ CASES: list[tuple[str, dict[str, Any], str, str]] = [
         "Install the driver",
     ),
     (
-        "no-driver",
-        {"nvidia": NvidiaState(message="command not found")},
-        "0 NVIDIA display",
+        "no-device",
+        {"nvidia": NvidiaState(message="command not found"), "driver": DriverState(devices=())},
+        "no NVIDIA display device",
         "shows no NVIDIA card",
     ),
     (
@@ -107,7 +108,9 @@ def test_a_host_that_can(system: tuple[str, str], machine: str) -> None:
 
 @pytest.mark.parametrize("k3s", [None, "v1.36.2+k3s1", "v1.35.9+k3s2", "v1.36.2+k3s0"])
 def test_a_host_that_has_k3s_already(k3s: str | None) -> None:
-    assert problems(replace(FINE, k3s=k3s), Settings()) == []
+    found = problems(replace(FINE, k3s=k3s), Settings())
+    assert [one.code for one in found] == (["k3s-older"] if k3s not in (None, "v1.36.2+k3s1") else [])
+    assert all(one.severity == "warns" for one in found)
 
 
 @pytest.mark.parametrize(

@@ -2,19 +2,31 @@
 
 from __future__ import annotations
 
+import time
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from pyinfra.api import FactBase, StringCommand
 from typing_extensions import override
 
-from hami_k3s.facts import batch, nvidia
-from hami_k3s.facts.k3s import parse_version
+from hami_k3s.facts import apt as apt_facts
+from hami_k3s.facts import batch
+from hami_k3s.facts import driver as driver_facts
+from hami_k3s.facts import machine as room_facts
+from hami_k3s.facts import nvidia as nvidia_facts
+from hami_k3s.facts import sources as sources_facts
+from hami_k3s.facts.cluster import is_provider
+from hami_k3s.facts.k3s import BINARY, parse_version
+from hami_k3s.isolation.parse import QUERY
+
+__all__ = ["MANIFESTS", "PROBES", "Host", "HostState", "is_provider", "parse"]
 
 # Sudo is asked by hand: with pyinfra's own, a user without it would end the fact before it could say so.
-_ROOT = '[ "$(id -u)" = 0 ] && S= || S="sudo -n"; $S'
+_ROOT = room_facts.ROOT
 
 # k3s applies what lies in this folder, at once or at its next start.
 MANIFESTS = "grep -rlsE 'nvidia-device-plugin|gpu-operator' /var/lib/rancher/k3s/server/manifests"
+UNITS = "/etc/systemd/system/k3s.service", "/etc/systemd/system/k3s-agent.service"
 
 PROBES = {
     "user": "id -un",
@@ -29,18 +41,28 @@ PROBES = {
     "manifests": f"{_ROOT} {MANIFESTS}",
     "operator": "ls -d /usr/local/nvidia/toolkit",
     "k3s": "k3s --version",
-    "kubelet": "for p in /proc/[0-9]*; do "
-    'case "$(cat $p/comm)" in kubelet|microk8s*|k0s|rke2*) cat $p/comm;; esac; done; true',
-    "daemonsets": f"{_ROOT} timeout 20 k3s kubectl --request-timeout=15s get daemonsets -A --no-headers "
-    "-o custom-columns=A:.metadata.namespace,B:.metadata.name,C:.spec.template.spec.containers[*].image",
-    "crds": f"{_ROOT} timeout 20 k3s kubectl --request-timeout=15s get crd -o name",
-    **nvidia.PROBES,
+    "k3s_link": f"readlink -f {BINARY}",
+    "k3s_active": "systemctl is-active k3s.service",
+    "k3s_units": f'for f in {" ".join(UNITS)}; do [ ! -e $f ] || {{ echo "== $f"; cat $f; }}; done',
+    "k3s_joined": f"{_ROOT} grep -hsE '^server:' /etc/rancher/k3s/config.yaml",
+    "registries": "ls /etc/rancher/k3s/registries.yaml",
+    "kubelet": "grep -hsxE 'kubelet|microk8s.*|k0s|rke2.*' /proc/[0-9]*/comm; true",
+    **nvidia_facts.PROBES,
+    # A driver that does not know every field answers nothing at all, with status 2.
+    "smi": f"o=$(timeout -k 2 30 {driver_facts.QUERY} 2>&1); s=$?; "
+    f"[ $s != 2 ] || {{ o=$(timeout -k 2 30 {QUERY} 2>&1); s=$?; }}; "
+    "printf '%s\\n' \"$o\"; exit $s",
+    **driver_facts.PROBES,
+    **apt_facts.PROBES,
 }
 
 
 @dataclass(frozen=True)
 class HostState:
-    """Unknown parts are None. `providers`: what else serves nvidia.com/gpu, one line each."""
+    """Unknown parts are None. `providers`: manifests of k3s' folder that bring another device plugin, one line each.
+
+    `k3s_units`: path -> text of the units there. `sources`: what came back from each source that will be used.
+    """
 
     user: str | None = None
     root: bool = False
@@ -52,35 +74,43 @@ class HostState:
     can_mount: bool = False
     cgroup2: bool = False
     k3s: str | None = None
+    k3s_link: str | None = None
+    k3s_active: bool = False
+    k3s_units: Mapping[str, str] = field(default_factory=dict)
+    k3s_joined: str | None = None
+    registries: bool = False
     kubelets: tuple[str, ...] = ()
     operator_toolkit: bool = False
     providers: tuple[str, ...] = ()
-    nvidia: nvidia.NvidiaState = field(default_factory=nvidia.NvidiaState)
+    nvidia: nvidia_facts.NvidiaState = field(default_factory=nvidia_facts.NvidiaState)
+    driver: driver_facts.DriverState = field(default_factory=driver_facts.DriverState)
+    room: room_facts.MachineState = field(default_factory=room_facts.MachineState)
+    apt: apt_facts.AptState = field(default_factory=apt_facts.AptState)
+    sources: tuple[sources_facts.Reached, ...] | None = None
 
 
-def is_provider(text: str) -> bool:
-    """Does a DaemonSet line or an object's name belong to NVIDIA's own device plugin or the GPU Operator?"""
-    return any(word in text for word in ("nvidia-device-plugin", "k8s-device-plugin", "gpu-operator"))
+def probes(
+    ports: Mapping[int, str] = room_facts.PORTS, wanted: Sequence[sources_facts.Source] = ()
+) -> dict[str, str]:
+    """Every question, the clock last."""
+    return {**PROBES, **sources_facts.probes(wanted), **room_facts.probes(ports)}
 
 
-def parse(output: list[str]) -> HostState:
-    """HostState from the answers to PROBES."""
+def parse(
+    output: list[str], wanted: Sequence[sources_facts.Source] = (), now: float | None = None
+) -> HostState:
+    """HostState from the answers to `probes`, which arrived at `now` (seconds since 1970; default: this moment)."""
     answers = batch.parse(output)
 
     def value(name: str) -> str | None:
         return answers.get(name, batch.NOTHING).value
 
     os_lines = (value("os") or "\n").split("\n")
-    providers = [f"manifest {path}" for path in (value("manifests") or "").split()]
-    providers += [
-        f"DaemonSet {' '.join(line.split())}"
-        for line in (value("daemonsets") or "").splitlines()
-        if is_provider(line)
-    ]
-    providers += [
-        f"CRD {line}" for line in (value("crds") or "").splitlines() if "clusterpolicies.nvidia.com" in line
-    ]
     container = value("container")
+    units: dict[str, str] = {}
+    for part in (value("k3s_units") or "").split("== /etc/")[1:]:
+        path, _, text = part.partition("\n")
+        units[f"/etc/{path}"] = text
     return HostState(
         user=value("user"),
         root=value("root") == "0",
@@ -92,10 +122,19 @@ def parse(output: list[str]) -> HostState:
         can_mount=answers.get("mount", batch.NOTHING).status == 0,
         cgroup2=value("cgroup2") == "yes",
         k3s=parse_version(value("k3s")),
+        k3s_link=value("k3s_link"),
+        k3s_active=value("k3s_active") == "active",
+        k3s_units=units,
+        k3s_joined=(value("k3s_joined") or "").partition(":")[2].strip() or None,
+        registries=value("registries") is not None,
         kubelets=tuple(sorted(set((value("kubelet") or "").split()))),
         operator_toolkit=value("operator") is not None,
-        providers=tuple(providers),
-        nvidia=nvidia.state(answers),
+        providers=tuple(f"manifest {path}" for path in (value("manifests") or "").split()),
+        nvidia=nvidia_facts.state(answers),
+        driver=driver_facts.state(answers),
+        room=room_facts.state(answers, time.time() if now is None else now),
+        apt=apt_facts.state(answers),
+        sources=sources_facts.state(answers, wanted),
     )
 
 
@@ -103,17 +142,24 @@ class Host(FactBase[HostState]):
     """
     Returns a `HostState`; read it with `_sudo=False`, it asks for sudo itself and reports the lack of it.
 
+    + ports: the ports that must be free, with their protocol
+    + wanted: what the host must reach
+
     .. code:: python
 
         HostState(user="ubuntu", root=True, systemd=True, os_id="ubuntu", os_version="22.04", machine="x86_64", ...)
     """
 
     default = HostState
+    _wanted: Sequence[sources_facts.Source] = ()
 
     @override
-    def command(self) -> StringCommand:
-        return StringCommand(batch.script(PROBES))
+    def command(
+        self, ports: Mapping[int, str] | None = None, wanted: Sequence[sources_facts.Source] = ()
+    ) -> StringCommand:
+        self._wanted = wanted
+        return StringCommand(batch.script(probes(room_facts.PORTS if ports is None else ports, wanted)))
 
     @override
     def process(self, output: list[str]) -> HostState:
-        return parse(output)
+        return parse(output, self._wanted)

@@ -3,21 +3,74 @@
 from __future__ import annotations
 
 from collections.abc import Generator
+from typing import Any
 
-from pyinfra import host
+from pyinfra import host, logger
 from pyinfra.api import FunctionCommand, Host, State, operation
 from pyinfra.api.command import PyinfraCommand
+from pyinfra.api.state import StateStage
+from pyinfra.context import ctx_state
 
+from hami_k3s.facts.cluster import Cluster
 from hami_k3s.facts.host import Host as HostFact
-from hami_k3s.preflight import Problem, problems
+from hami_k3s.preflight import Judgement, Look, judge
+from hami_k3s.preflight.network import ports, sources
+from hami_k3s.reports import preflight as report
 from hami_k3s.settings import Settings
 from hami_k3s.waits import complain
+
+# What this run has read of each host, so that hosts can be compared; by host name.
+LOOKS: dict[str, Look] = {}
+_fresh: set[str] = set()
+
+
+def _read(settings: Settings) -> Look:
+    state = host.get_fact(HostFact, _sudo=False, ports=ports(settings), wanted=sources(settings))
+    cluster = host.get_fact(Cluster, _sudo=False) if state.k3s_active else None
+    return Look(state, settings, cluster, host.name)
+
+
+def _judge(name: str, look: Look) -> Judgement:
+    others = {other: one for other, one in LOOKS.items() if other != name}
+    return judge(Look(look.state, look.settings, look.cluster, name, others))
+
+
+def _look(settings: Settings) -> Look:
+    """What `look` has just read, else a reading of its own."""
+    if host.name in _fresh:
+        _fresh.discard(host.name)
+        return LOOKS[host.name]
+    return _read(settings)
+
+
+def _executing() -> bool:
+    state: Any = ctx_state.get() if ctx_state.isset() else None  # type: ignore[no-untyped-call]
+    return getattr(state, "current_stage", None) == StateStage.Execute
+
+
+@operation()
+def look(settings: Settings) -> Generator[PyinfraCommand]:
+    """
+    Read everything the preflight judges, in one command, and one more where k3s runs. Changes nothing.
+
+    + settings: the host's settings
+
+    **Example:**
+
+    .. code:: python
+
+        look(name="Look at the host", settings=settings)
+    """
+    LOOKS[host.name] = _read(settings)
+    _fresh.add(host.name)
+    host.noop("read")
+    yield from ()
 
 
 @operation()
 def gpu_host(settings: Settings) -> Generator[PyinfraCommand]:
     """
-    Stop this host, with every problem it has, before anything is changed on it.
+    Stop this host, with every problem it has, before anything is changed on it. Warnings are shown and stop nothing.
 
     + settings: the host's settings
 
@@ -27,16 +80,46 @@ def gpu_host(settings: Settings) -> Generator[PyinfraCommand]:
 
         gpu_host(name="The host can be a GPU node", settings=settings)
     """
-    found = problems(host.get_fact(HostFact, _sudo=False), settings)
-    if not found:
-        host.noop("the host can be a GPU node")
+    found = _judge(host.name, _look(settings))
+    if found.blocking:
+        yield FunctionCommand(refuse, (found,), {})
         return
-    yield FunctionCommand(refuse, (found,), {})
+    if _executing():
+        for problem in found.problems:
+            ignored = " (blocks; preflight_ignore names it)" if problem.ignored else ""
+            host.log_styled(f"    warning: {problem}{ignored}", fg="yellow")
+    host.noop("the host can be a GPU node")
 
 
-def refuse(state: State, host: Host, found: list[Problem]) -> bool:
+def refuse(state: State, host: Host, found: Judgement) -> bool:
     """Print the problems and fail this host."""
-    complain(host, f"{len(found)} problem{'s' if len(found) > 1 else ''}; nothing was changed on this host:")
-    for problem in found:
-        complain(host, f"- {problem}")
+    many = len(found.problems)
+    complain(host, f"{many} problem{'s' if many > 1 else ''}; nothing was changed on this host:")
+    for problem in found.problems:
+        complain(host, f"- {'' if problem.severity == 'blocks' else 'warning: '}{problem}")
     return False
+
+
+@operation(is_idempotent=False)
+def preflight(settings: Settings) -> Generator[PyinfraCommand]:
+    """
+    Show every problem of this host as a table, and fail it when one blocks. Changes nothing.
+
+    + settings: the host's settings
+
+    **Example:**
+
+    .. code:: python
+
+        preflight(name="Every problem at once", settings=settings)
+    """
+    found = _judge(host.name, _look(settings))
+    yield FunctionCommand(show, (found, settings), {})
+
+
+def show(state: State, host: Host, found: Judgement, settings: Settings) -> bool:
+    """Print the host's table and note it for the fleet's summary. True when nothing blocks."""
+    for line in report.table(host.name, found).splitlines():
+        logger.info(line)
+    report.RUN.add(host.name, found, settings.preflight_reports)
+    return not found.blocking

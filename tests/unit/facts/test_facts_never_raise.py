@@ -6,7 +6,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hami_k3s.facts import batch, hami, helm, host, k3s, nvidia, reset, toolkit
+from hami_k3s.facts import batch, cluster, hami, helm, host, k3s, nvidia, reset, toolkit
+from hami_k3s.facts.sources import Source
 from tests.unit.facts.answers import answered
 
 ODD = (
@@ -45,10 +46,12 @@ ODD = (
         "index, uuid, memory.total [MiB]\n0, GPU-1, [N/A]",
     ),
 )
+SOURCES = (Source("key", "https://x.example/gpgkey", "toolkit_repository_url"),)
 PARSERS: dict[str, tuple[Callable[[list[str]], object], list[str]]] = {
     "hami": (hami.parse, [*hami.PROBES, *hami.paths("hami", "kube-system"), *hami.DRY_RUN]),
     "helm": (helm.parse, [*helm.PROBES, *helm.paths("hami", "kube-system")]),
-    "host": (host.parse, list(host.PROBES)),
+    "host": (lambda lines: host.parse(lines, SOURCES), list(host.probes(wanted=SOURCES))),
+    "cluster": (cluster.parse, [*cluster.PROBES, *cluster.PATHS]),
     "k3s": (k3s.parse, [*k3s.PROBES, *k3s.API]),
     "nvidia": (lambda lines: nvidia.state(batch.parse(lines)), list(nvidia.PROBES)),
     "reset": (reset.parse, [*reset.PROBES, *reset.paths("hami", "kube-system", "a=b")]),

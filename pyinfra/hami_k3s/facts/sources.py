@@ -1,0 +1,74 @@
+"""Can this host reach what it will install from? All sources at the same time, with one small GET each."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from hami_k3s.facts import batch
+
+LIMIT = 4  # seconds for each source; they are asked at the same time
+
+
+@dataclass(frozen=True)
+class Source:
+    """Something small at a source. `{arch}` in the URL is the host's architecture. `setting` names another source."""
+
+    name: str
+    url: str
+    setting: str
+    registry: bool = False
+
+
+@dataclass(frozen=True)
+class Reached:
+    """What came back: `status` is HTTP's, 0 without an answer; `begins` the first bytes, or curl's error."""
+
+    source: Source
+    status: int
+    seconds: float
+    connected: bool
+    kind: str = ""
+    begins: str = ""
+
+
+# One line for each source, short enough to be written in one piece by jobs that run at the same time.
+_ASK = rf"""case $(uname -m) in aarch64) A=arm64;; *) A=amd64;; esac
+N='
+'
+ask() {{
+  b=$(curl -sSL --connect-timeout 3 --max-time {LIMIT} \
+    -w '\n%{{http_code}} %{{time_total}} %{{time_appconnect}} %{{content_type}}' "$2" 2>&1 | tr -d '\000')
+  printf '%s|%s|%s\n' "$1" "${{b##*"$N"}}" "$(printf '%.100s' "$b" | tr '\n|' '  ')"
+}}"""
+
+
+def probes(sources: Sequence[Source]) -> dict[str, str]:
+    """The question; none without sources."""
+    if not sources:
+        return {}
+    calls = ""
+    for number, source in enumerate(sources):
+        url = '"$A"'.join(shlex.quote(part) for part in source.url.split("{arch}"))
+        calls += f"ask {number} {url} &\n"
+    return {"sources": f"command -v curl >/dev/null || exit 127\n{_ASK}\n{calls}wait"}
+
+
+def state(answers: Mapping[str, batch.Answer], sources: Sequence[Source]) -> tuple[Reached, ...] | None:
+    """What came back from each source; None when the host could not ask."""
+    answer = answers.get("sources", batch.NOTHING)
+    if answer.status:
+        return None
+    found = []
+    for line in answer.text.splitlines():
+        number, _, rest = line.partition("|")
+        words, _, begins = rest.partition("|")
+        parts = [*words.split(" ", 3), ""][:4]
+        try:
+            source, status = sources[int(number)], int(parts[0])
+            seconds, connected = float(parts[1]), float(parts[2]) > 0
+        except (ValueError, IndexError):
+            continue
+        found.append(Reached(source, status, seconds, connected, parts[3], begins.strip()))
+    return tuple(sorted(found, key=lambda one: sources.index(one.source)))
