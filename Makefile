@@ -25,8 +25,9 @@ types: setup
 unit: setup
 	.venv/bin/pytest -q tests/unit
 
-rehearse: setup ## watch the whole lab on a machine without a GPU
-	./scripts/as-root .venv/bin/python -m rehearsal run --install-packages
+rehearse: setup ## watch the whole lab on a machine without a GPU (CARD=h200 CARDS=2 NODES=1)
+	./scripts/as-root .venv/bin/python -m rehearsal run --install-packages \
+	    $(if $(CARD),--card $(CARD)) $(if $(CARDS),--cards $(CARDS)) $(if $(NODES),--nodes $(NODES))
 
 test: check ## everything: check, then rehearsal nodes; what cannot run is listed with its reason
 	./scripts/as-root .venv/bin/python -m rehearsal prepare --install-packages

@@ -51,9 +51,11 @@ def prove(now: Measurement, space: Space, card: Card, planned: SlicePlan) -> Non
     )
     wanted = [Wanted(name, planned.slice_mib) for name in SHARE]
     wanted.append(Wanted(CONTROL, CONTROL_MIB, {"cuda": {"CUDA_DISABLE_CONTROL": "true"}}))
-    everything = {"NVIDIA_VISIBLE_DEVICES": "all"}
     if now.sees:
-        wanted.append(Wanted(PLAIN, 0, {no_request.PLAIN: {}, no_request.GREEDY: everything}))
+        # A CUDA image asks for all cards itself; empty is as if it did not.
+        plain = {} if probe.kind == "driver" else {"NVIDIA_VISIBLE_DEVICES": ""}
+        everything = {"NVIDIA_VISIBLE_DEVICES": "all"}
+        wanted.append(Wanted(PLAIN, 0, {no_request.PLAIN: plain, no_request.GREEDY: everything}))
     made = space.create()
     started = space.start(wanted, image, card.uuid) if made.ok else made
     if not started.ok:

@@ -15,7 +15,7 @@ from hami_k3s.isolation.claims import unmet
 from hami_k3s.isolation.evidence import Card, Evidence
 from hami_k3s.isolation.outcome import HostOutcome, NotTested, decide
 from hami_k3s.proof import card as one_card
-from hami_k3s.proof import durable, pods, standing
+from hami_k3s.proof import durable, pods, standing, versions
 from hami_k3s.proof.measurement import Measurement
 from hami_k3s.proof.pods import Space
 from hami_k3s.settings import Settings
@@ -45,13 +45,8 @@ def measure(host: Host, settings: Settings) -> HostOutcome:
     if not settings.verify_durable:
         left_out.append(NotTested("durable", "it restarts k3s: set verify_durable to true"))
     left_out.append(NotTested("compute shares (nvidia.com/gpucores)", "this project measures memory only"))
-    versions = {
-        "k3s": node.parts.get("server_version"),
-        "hami_chart": settings.hami_chart_version,
-        "driver": next((card.driver for card in node.parts.get("cards") or ()), None),
-        **node.parts.get("versions", {}),
-    }
-    return decide(host.name, evidences, tuple(left_out), versions, started, datetime.now(UTC))
+    seen = {**versions.read(host), "hami_chart": settings.hami_chart_version}
+    return decide(host.name, evidences, tuple(left_out), seen, started, datetime.now(UTC))
 
 
 def _bug(error: Exception) -> str:
