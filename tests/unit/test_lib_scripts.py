@@ -88,6 +88,8 @@ NAMES = {
     "binary": "/usr/local/bin/k3s",
     "inputs": "/i",
     "started": "/run/s",
+    "proxies": "/p",
+    "authority": "/a",
     "library": "/usr/local/lib/hami-k3s",
 }
 SHELLCHECK = shutil.which("shellcheck")

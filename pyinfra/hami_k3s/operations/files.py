@@ -13,6 +13,7 @@ from pyinfra.api import FunctionCommand, Host, State, operation
 from pyinfra.api.command import PyinfraCommand
 
 from hami_k3s.facts.files import Digests
+from hami_k3s.operations.registries import Registries
 from hami_k3s.remote import run
 from hami_k3s.waits import complain
 
@@ -20,11 +21,12 @@ Contents = Mapping[str, tuple[str, str]]
 
 
 @operation()
-def owned(contents: Contents) -> Generator[PyinfraCommand]:
+def owned(contents: Contents, registries: Registries | None = None) -> Generator[PyinfraCommand]:
     """
     Keep several files exactly as given; their folders are made. Each gets its name only when it is complete.
 
     + contents: path -> (text, mode)
+    + registries: entries of registries.yaml, which the user may have too
 
     **Example:**
 
@@ -32,16 +34,21 @@ def owned(contents: Contents) -> Generator[PyinfraCommand]:
 
         owned(name="k3s' own files", contents={"/etc/rancher/k3s/config.yaml.d/50-gpu-node.yaml": (text, "644")})
     """
-    found = host.get_fact(Digests, paths=sorted(contents))
+    shared = registries.paths if registries else ()
+    found = host.get_fact(Digests, paths=sorted({*contents, *shared}))
     other = {
         path: wanted
         for path, wanted in contents.items()
         if tuple(found.get(path, ())) != (hashlib.sha256(wanted[0].encode()).hexdigest(), wanted[1])
     }
-    if not other:
+    merge = registries is not None and not registries.applied(found)
+    if not other and not merge:
         host.noop(f"{len(contents)} files are as they should be")
         return
-    yield FunctionCommand(write, (other,), {})
+    if other:
+        yield FunctionCommand(write, (other,), {})
+    if registries is not None and merge:
+        yield FunctionCommand(registries.apply, (), {})
 
 
 def script(contents: Contents) -> str:

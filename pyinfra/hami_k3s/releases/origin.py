@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shlex
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -57,6 +58,19 @@ def with_mirror(data: Mapping[str, Any]) -> dict[str, Any]:
     else:
         defaults = PRESETS.get(mirror, {})
     return {**defaults, **data}
+
+
+def resolved(value: Any) -> Any:
+    """The setting with every `env:NAME` read from the environment. Errors: ValueError when one is not set."""
+    if isinstance(value, dict):
+        return {key: resolved(one) for key, one in value.items()}
+    if isinstance(value, list):
+        return [resolved(one) for one in value]
+    if isinstance(value, str) and value.startswith("env:"):
+        if (found := os.environ.get(value.removeprefix("env:"))) is None:
+            raise ValueError(f"{value} is not set in the environment of this command")
+        return found
+    return value
 
 
 def cluster_environment(proxies: Mapping[str, str]) -> str:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import io
 import json
-import os
 import re
 import tarfile
 from collections.abc import Mapping
@@ -28,17 +27,6 @@ MANIFESTS = (
     "application/vnd.docker.distribution.manifest.v2+json",
 )
 DIGEST = re.compile(r"sha256:[0-9a-f]{64}")
-
-
-def secret(value: Any) -> str:
-    """A setting's value, read from the environment when it is written `env:NAME`. Errors: FetchError."""
-    text = str(value)
-    if not text.startswith("env:"):
-        return text
-    found = os.environ.get(text.removeprefix("env:"))
-    if found is None:
-        raise FetchError(f"k3s_registries: {text} is not set in the environment of this command")
-    return found
 
 
 @dataclass(frozen=True)
@@ -81,7 +69,7 @@ class Registries:
 
     def _headers(self, url: str, host: str, repository: str) -> dict[str, str]:
         given = ((self.settings.get("configs") or {}).get(host) or {}).get("auth") or {}
-        login = (secret(given["username"]), secret(given["password"])) if "password" in given else None
+        login = (str(given["username"]), str(given["password"])) if "password" in given else None
         key = f"{host}/{repository}"
         if key not in self.tokens:
             self.tokens[key] = self._authorize(url, login)

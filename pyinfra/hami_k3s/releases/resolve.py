@@ -18,6 +18,7 @@ from hami_k3s.releases import PACKAGES
 from hami_k3s.releases.apt import Index, index
 from hami_k3s.releases.fetch import Fetcher, FetchError, beginning
 from hami_k3s.releases.lockfile import Binary, Chart, File, Image, Lock, Toolkit
+from hami_k3s.releases.origin import resolved
 from hami_k3s.releases.registry import Reference, Registries
 from hami_k3s.settings import Settings
 
@@ -33,7 +34,7 @@ class Upstream:
     registries: Registries = field(init=False)
 
     def __post_init__(self) -> None:
-        self.registries = Registries(self.fetcher, self.settings.k3s_registries)
+        self.registries = Registries(self.fetcher, resolved(self.settings.k3s_registries))
 
     def k3s_version(self, wanted: str) -> str:
         """A release from a release, or from a channel's name: "stable", "v1.36"."""

@@ -6,10 +6,15 @@ from pyinfra.api.deploy import deploy
 
 from hami_k3s import releases
 from hami_k3s.facts.k3s import BINARY, INPUTS_SCRIPT, INPUTS_STARTED, LIBRARY
-from hami_k3s.operations import binary, bundle, files, k3s
+from hami_k3s.operations import authority, binary, bundle, files, k3s
+from hami_k3s.operations.registries import Registries
 from hami_k3s.releases import origin
 from hami_k3s.stages.common import settings
 from hami_k3s.templating import render
+
+# Root's alone: a proxy's URL may hold a password. The user's own environment files come after it and win.
+PROXIES = "/etc/rancher/k3s/hami-k3s.env"
+HEAD = "# Written by pyinfra-hami-k3s: http_proxy, https_proxy, no_proxy of the settings.\n"
 
 
 @deploy("k3s")
@@ -31,16 +36,19 @@ def server() -> None:
     if where.bundle is not None:
         bundle.images(name="Images of the bundle", bundle=where.bundle)
     names = {"binary": BINARY, "inputs": INPUTS_SCRIPT, "started": INPUTS_STARTED, "library": LIBRARY}
+    names |= {"proxies": PROXIES, "authority": authority.FILE}
     drop_in = render("50-gpu-node.yaml", kubeconfig_mode=want.k3s_kubeconfig_mode)
     files.owned(
         name="Unit, configuration, scripts",
         contents={
             "/etc/rancher/k3s/config.yaml.d/50-gpu-node.yaml": (drop_in, "600"),
+            PROXIES: (HEAD + origin.cluster_environment(want.proxies), "600"),
             "/etc/systemd/system/k3s.service": (render("k3s.service", **names), "644"),
             INPUTS_SCRIPT: (render("k3s-inputs", **names), "755"),
             "/usr/local/bin/k3s-killall.sh": (render("k3s-killall.sh", **names), "755"),
             "/usr/local/bin/k3s-uninstall.sh": (render("k3s-uninstall.sh", **names), "755"),
         },
+        registries=Registries(origin.resolved(want.k3s_registries)),
     )
     k3s.service(name="Running with this configuration")
     k3s.ready(

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 from pyinfra.api.deploy import deploy
 
-from hami_k3s.operations import toolkit
+from hami_k3s.operations import authority, toolkit
 from hami_k3s.releases import origin
 from hami_k3s.stages.common import settings
 
@@ -14,6 +16,9 @@ def container_toolkit() -> None:
     """NVIDIA's apt repository and the toolkit's four packages at the pinned version, held."""
     want = settings()
     where, url = origin.of(want), origin.toolkit_url(want)
+    if want.private_ca:
+        pem = Path(want.private_ca).read_text(encoding="ascii")
+        authority.trusted(name="Private CA", pem=pem, prelude=where.prelude)
     toolkit.repository(
         name="NVIDIA's repository",
         url=url,
