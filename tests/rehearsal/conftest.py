@@ -21,6 +21,7 @@ import pytest
 
 from rehearsal import access, cleanup, host, lifecycle
 from rehearsal.state import State
+from tests.rehearsal import deploying
 
 
 @dataclass(frozen=True)
@@ -56,8 +57,8 @@ class Node:
         return Said(done.returncode, done.stdout, done.stderr)
 
     def fault(self, add: tuple[str, ...] = (), clear: tuple[str, ...] = ()) -> None:
-        """Switches faults of this rehearsal while it runs."""
-        lifecycle.change_faults(self.state.name, None, add, clear)
+        """Switches faults of this node while it runs; those of the mirror are its whole rehearsal's."""
+        lifecycle.change_faults(self.state.name, self.name, add, clear)
 
     @contextlib.contextmanager
     def broken(self, *faults: str) -> Iterator[None]:
@@ -67,6 +68,24 @@ class Node:
             yield
         finally:
             self.fault(clear=faults)
+
+    def kubectl(self, arguments: str) -> str:
+        """What kubectl prints on the node."""
+        said = self.run(f"k3s kubectl {arguments}")
+        assert said.ok, said.stderr
+        return said.stdout
+
+    def standing(self) -> str:
+        """What a run that changes nothing leaves alone: k3s' process, every pod and its restarts."""
+        fields = "{.metadata.namespace} {.metadata.name} {.metadata.uid} {.status.containerStatuses[*].restartCount}"
+        pods = self.kubectl(f"get pods -A -o jsonpath='{{range .items[*]}}{fields}{{\"\\n\"}}{{end}}'")
+        process = self.run("systemctl show -p MainPID -p NRestarts k3s").stdout
+        return process + "\n".join(sorted(pods.splitlines()))
+
+    def new_handshake(self) -> None:
+        """Within a minute of it HAMi leaves a node in its pool whose plugin is away for a moment; later it takes it out for
+        a minute, which a test has no time for."""
+        self.kubectl(f"annotate node {self.name} hami.io/node-handshake-")
 
     def requests(self) -> list[str]:
         """The mirror's log: `HH:MM:SS METHOD PATH STATUS` lines."""
@@ -101,3 +120,29 @@ def node(rehearsal: Callable[..., AbstractContextManager[Node]]) -> Iterator[Nod
     """A node that all tests of a session share: leave it as you found it."""
     with rehearsal("node") as booted:
         yield booted
+
+
+@dataclass(frozen=True)
+class Fleet:
+    """Three machines after one command: two that are GPU nodes now, and one that could not become one.
+
+    `lab` is reached as root, `ubuntu` has two L4 and a user with sudo, `broken` was refused (fault `mig`, switched off since).
+    """
+
+    lab: Node
+    ubuntu: Node
+    broken: Node
+    first_run: deploying.Ran
+
+
+@pytest.fixture(scope="session")
+def machines(
+    rehearsal: Callable[..., AbstractContextManager[Node]], tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Fleet]:
+    """The nodes that tests of whole deploys share: leave them as you found them."""
+    with rehearsal("pair", nodes=2) as first, rehearsal("l4", card="l4", count=2, user="ubuntu") as ubuntu:
+        lab = Node(first.state, first.names[1])
+        file = deploying.fleet(tmp_path_factory.mktemp("fleet") / "fleet.yaml", first, lab, ubuntu)
+        with first.broken("mig"):
+            ran = deploying.deploy(file, deploying.GPU_NODE)
+        yield Fleet(lab, ubuntu, first, ran)
