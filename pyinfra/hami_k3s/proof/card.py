@@ -46,7 +46,7 @@ def prove(now: Measurement, space: Space, card: Card, planned: SlicePlan) -> Non
     """Everything about one card. The caller removes the space."""
     probe, image = program.of(now.settings)
     now.say(
-        f"card {card.name}, {card.memory_mib} MiB: two slices of {planned.slice_mib} MiB, "
+        f"{'' if now.mark else 'card '}{card.name}, {card.memory_mib} MiB: two slices of {planned.slice_mib} MiB, "
         f"an over-ask of {planned.overask_mib} MiB ({planned.beside_mib} are left beside the slices)"
     )
     wanted = [Wanted(name, planned.slice_mib) for name in SHARE]
