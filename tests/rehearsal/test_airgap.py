@@ -1,0 +1,184 @@
+"""One lock says what is installed: from a mirror that changes its mind, and on a node with no route but SSH."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from rehearsal import access
+from tests.rehearsal import control_side, mirror_runs
+
+pytestmark = pytest.mark.rehearsal
+SUM = re.compile(r"[0-9a-f]{64}")
+# No way to the internet, nor a name for the mirror. What is left is the network that SSH comes from.
+CUT = "ip route del default && sed -i /mirror/d /etc/hosts && ip route"
+
+
+@dataclass(frozen=True)
+class Place:
+    """Two nodes, a folder with `lock.yaml`, and the fleet file that the lock was made with."""
+
+    folder: Path
+    fleet: Path
+    open_node: Any
+    cut_node: Any
+
+    @property
+    def lock(self) -> str:
+        return str(self.folder / "lock.yaml")
+
+    def open_node_settings(self) -> list[str]:
+        return list(yaml.safe_load(self.open_node.fleet.read_text())["settings"])
+
+    def releases(self, *words: str) -> Any:
+        return control_side.releases(self.open_node, self.folder, self.fleet, *words)
+
+
+@pytest.fixture(scope="module")
+def place(rehearsal: Any, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Place]:
+    folder = tmp_path_factory.mktemp("locked")
+    with rehearsal("gap", nodes=2) as node:
+        other = type(node)(node.state, node.names[1])
+        file = control_side.fleet(node, folder / "fleet.yaml", **control_side.sources())
+        made = Place(folder, file, node, other)
+        done = made.releases("lock", "--k3s", "stable")
+        assert done.returncode == 0, done.stdout
+        assert "+k3s:" in done.stdout
+        yield made
+
+
+def test_mirror_lock_twice_changes_nothing(place: Place) -> None:
+    before = Path(place.lock).read_bytes()
+    done = place.releases("lock")
+    assert done.returncode == 0, done.stdout
+    assert "no change" in done.stdout
+    assert Path(place.lock).read_bytes() == before
+
+
+def test_mirror_check(place: Place) -> None:
+    done = place.releases("check")
+    assert done.returncode == 0, done.stdout
+    assert done.stdout.count("every sum is upstream's") == 8
+
+
+def test_mirror_check_says_what_a_changed_mirror_has(place: Place) -> None:
+    with place.open_node.broken("republished"):
+        done = place.releases("check")
+    assert done.returncode == 1, done.stdout
+    assert len(set(SUM.findall(done.stdout))) == 2, done.stdout
+    with place.open_node.broken("rollback"):
+        done = place.releases("check")
+    assert done.returncode == 1
+    assert "changed      k3s.files.amd64.sha256: the lock says" in done.stdout
+
+
+def test_mirror_that_publishes_the_chart_again_is_refused_with_both_sums(
+    place: Place, tmp_path: Path
+) -> None:
+    """Of the lock alone: the fleet file says nothing of the chart's sum."""
+    fleet = control_side.fleet(place.open_node, tmp_path / "fleet.yaml", ("hami_chart_sha256",))
+    with place.open_node.broken("republished"):
+        done = mirror_runs.pyinfra(fleet, "deploys/gpu_node.py", GPU_LOCK=place.lock)
+    assert done.returncode != 0
+    assert f"--> Releases locked by {place.lock}: " in done.stdout
+    locked = yaml.safe_load(Path(place.lock).read_text())["hami"]["sha256"]
+    found = re.search(rf"hami 2.9.0 from \S+ is ({SUM.pattern})", done.stdout)
+    assert found is not None, done.stdout[-3000:]
+    assert found[1] != locked
+    assert f"expected {locked}: refused" in done.stdout
+    assert "hami" not in place.open_node.kubectl("get pods -A --no-headers")
+
+
+def test_mirror_rollback_is_refused_by_the_lock(place: Place, tmp_path: Path) -> None:
+    """The mirror's own sums agree with the older file; the lock's do not."""
+    fleet = control_side.fleet(place.open_node, tmp_path / "fleet.yaml", ("hami_chart_sha256",))
+    place.open_node.run("rm -rf /usr/local/lib/hami-k3s/helm*")
+    with place.open_node.broken("rollback"):
+        done = mirror_runs.run(tmp_path, fleet, "helm", GPU_LOCK=place.lock)
+    assert done.returncode != 0
+    locked = yaml.safe_load(Path(place.lock).read_text())["helm"]["files"]["amd64"]["sha256"]
+    assert f"{place.lock} says   {locked}" in done.stdout
+
+
+def test_airgap(place: Place, tmp_path: Path) -> None:
+    """Bundle, converge and verify on a node that only SSH reaches; a second run sends nothing."""
+    bundle = place.folder / "bundle"
+    made = place.releases("bundle", str(bundle))
+    assert made.returncode == 0, made.stdout
+    fleet = control_side.fleet(
+        place.cut_node, tmp_path / "fleet.yaml", ("hami_chart_sha256",), source="bundle", bundle=str(bundle)
+    )
+    cut = place.cut_node.run(CUT)
+    assert cut.ok
+    assert "default" not in cut.stdout
+    asked = len(place.open_node.requests())
+    with control_side.traffic(place.cut_node) as seen:
+        first = mirror_runs.pyinfra(fleet, "deploys/gpu_node.py")
+        assert first.returncode == 0, first.stdout[-4000:]
+        second = mirror_runs.pyinfra(fleet, "deploys/gpu_node.py")
+        proof = mirror_runs.pyinfra(fleet, "deploys/verify.py", data=(f"verify_reports={tmp_path}",))
+    assert proof.returncode == 0, proof.stdout[-6000:]
+    assert not re.search(r"^ *[a-z-]+ +(fail|error) ", proof.stdout, re.MULTILINE)
+    assert second.returncode == 0
+    assert "sending" not in second.stdout
+    totals = next(line for line in second.stdout.splitlines() if "Grand total" in line).split()
+    assert totals[2] == totals[-1]  # every operation: no change
+    assert seen["other"] == {}
+    assert seen["ssh"] > 1000
+    assert len(place.open_node.requests()) == asked
+
+
+def test_airgap_bundle_that_was_changed_is_refused_where_it_arrives(place: Place, tmp_path: Path) -> None:
+    """Same size, another byte: the host keeps nothing of it."""
+    bundle = place.folder / "bundle"
+    chart = bundle / "HAMi/hami-2.9.0.tgz"
+    right = chart.read_bytes()
+    fleet = control_side.fleet(
+        place.cut_node, tmp_path / "fleet.yaml", ("hami_chart_sha256",), source="bundle", bundle=str(bundle)
+    )
+    access.ssh(
+        place.cut_node.state,
+        place.cut_node.name,
+        ["rm -rf /var/lib/hami-k3s/bundle/HAMi /usr/local/lib/hami-k3s/charts"],
+    )
+    chart.unlink()
+    chart.write_bytes(right[:-1] + bytes([right[-1] ^ 1]))
+    try:
+        done = mirror_runs.run(tmp_path, fleet, "chart", data=('hami_values={"a":1}',))
+    finally:
+        chart.write_bytes(right)
+    assert done.returncode != 0
+    assert len(set(SUM.findall(done.stdout))) >= 2, done.stdout[-2000:]
+    assert "refused. Make the bundle again" in done.stdout
+    assert place.cut_node.run("find /var/lib/hami-k3s -name '*.tgz' -o -path '*.incoming/*'").stdout == ""
+
+
+def test_mirror_is_any_web_server_with_a_bundle(place: Place, tmp_path: Path) -> None:
+    """Only `mirror:` is set; every source follows from it."""
+    served = place.open_node.state.folder / "www/right/served"
+    served.symlink_to(place.folder / "bundle")
+    drop = tuple(
+        name for name in place.open_node_settings() if name.endswith(("_url", "_repository", "_sha256"))
+    )
+    fleet = control_side.fleet(
+        place.open_node, tmp_path / "fleet.yaml", drop, mirror="https://mirror.rehearsal/served"
+    )
+    place.open_node.run(
+        "rm -rf /usr/local/lib/hami-k3s/helm* /usr/local/lib/hami-k3s/k3s-v* /usr/local/lib/hami-k3s/charts"
+    )
+    done = mirror_runs.pyinfra(fleet, "deploys/gpu_node.py", GPU_LOCK=place.lock)
+    assert done.returncode == 0, done.stdout[-3000:]
+    asked = [line.split()[2] for line in place.open_node.requests() if "/served/" in line]
+    for part in (
+        "libnvidia-container/stable/deb/amd64/InRelease",
+        "v1.36.2%2Bk3s1/k3s",
+        "helm-v4.2.3",
+        "hami-2.9.0.tgz",
+    ):
+        assert any(part in path for path in asked), asked
