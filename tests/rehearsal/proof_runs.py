@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -129,6 +130,7 @@ class Proof:
             self.results[case.name] = Result(
                 json.loads(report.read_text()), done.stdout, done.returncode, left, seconds
             )
+        shutil.rmtree(folder)
 
 
 def booted(rehearsal: Callable[..., AbstractContextManager[Any]]) -> AbstractContextManager[Any]:
