@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import argparse
+import difflib
 import os
 import signal
 import sys
 import textwrap
 from types import FrameType
 
-from rehearsal import faults, host
+from rehearsal import breakage, faults, host
 from rehearsal.errors import RehearsalError
 from rehearsal.profiles import PROFILES
 from rehearsal.state import DEFAULT
@@ -48,6 +49,14 @@ def _parser() -> argparse.ArgumentParser:
             "--cards", type=_count, default=1, metavar="N", help="cards in each node (default 1)"
         )
         one.add_argument("--nodes", type=_count, default=1, metavar="N", help="nodes (default 1)")
+        one.add_argument(
+            "--profile",
+            action="append",
+            default=[],
+            metavar="NAME",
+            type=_profile,
+            help="a node of this kind instead of --nodes (several times): a card, or any fault of a host below",
+        )
         one.add_argument(
             "--user",
             choices=("root", "ubuntu"),
@@ -99,6 +108,16 @@ def _parser() -> argparse.ArgumentParser:
 
 def _name(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--name", default=DEFAULT, help="name of the rehearsal (default %(default)s)")
+
+
+def _profile(text: str) -> str:
+    name = faults.name_of(text)
+    known = [*PROFILES, *breakage.ALL, *breakage.MORE]
+    if name not in known:
+        near = difflib.get_close_matches(name, known, 1)
+        hint = f"; did you mean {near[0]}?" if near else ""
+        raise argparse.ArgumentTypeError(f"no profile named {name}{hint} (known: {', '.join(known)})")
+    return text
 
 
 def _count(text: str) -> int:

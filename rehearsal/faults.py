@@ -5,6 +5,7 @@ from __future__ import annotations
 import difflib
 from collections.abc import Iterable
 
+from rehearsal import breakage
 from rehearsal.errors import RehearsalError
 
 MIRROR = {
@@ -50,7 +51,7 @@ CLUSTER = {
     "evicts": "pods outside kube-system are evicted after N seconds (=N, default 3)",
     "scheduler-image": "the running kube-scheduler's image is not the server's version",
 }
-ALL = MIRROR | NODE | CLUSTER
+ALL = MIRROR | NODE | breakage.ALL | CLUSTER
 
 
 def name_of(fault: str) -> str:

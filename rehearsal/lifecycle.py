@@ -12,7 +12,7 @@ from typing import Any
 
 import yaml
 
-from rehearsal import access, base, cache, cgroups, cleanup, faults, keys, network, node, parts, www
+from rehearsal import access, base, breakage, cache, cgroups, cleanup, faults, keys, network, node, parts, www
 from rehearsal.errors import RehearsalError
 from rehearsal.profiles import PROFILES, cards
 from rehearsal.state import State, names, replace, require
@@ -35,8 +35,12 @@ def up(
     nodes: int = 1,
     user: str = "root",
     broken: tuple[str, ...] = (),
+    profiles: tuple[str, ...] = (),
 ) -> State:
-    """Boots a rehearsal and returns its state; whatever fails on the way is undone."""
+    """Boots a rehearsal and returns its state; whatever fails on the way is undone.
+
+    + profiles: one node for each, in place of `nodes`: a card, or a broken host that preflight names (breakage.py)
+    """
     broken = tuple(faults.check(broken))
     state = State(name)
     with cache.locked(f"up-{name}"):
@@ -48,7 +52,7 @@ def up(
             cleanup.down(state)  # one that was killed
         prepare()
         try:
-            _make(state, card, count, nodes, user, broken)
+            _make(state, _members(card, count, nodes, broken, profiles), user, broken)
             _start(state)
         except BaseException:
             with cleanup.quiet_signals():
@@ -59,21 +63,35 @@ def up(
     return state
 
 
-def _make(state: State, card: str, count: int, nodes: int, user: str, broken: tuple[str, ...]) -> None:
+def _members(
+    card: str, count: int, nodes: int, broken: tuple[str, ...], profiles: tuple[str, ...]
+) -> list[dict[str, Any]]:
+    """The nodes of a rehearsal: name, card and faults of each."""
+    short = "rtx" if card.startswith("rtx-pro") else card
+    wanted = [(f"{short}-{number + 1}", card, list(broken)) for number in range(nodes)]
+    if profiles:
+        wanted = []
+        for number, profile in enumerate(profiles):
+            name = faults.name_of(profile)
+            model = name if name in PROFILES else breakage.CARD.get(name, card)
+            own = [] if name in PROFILES else [profile]
+            wanted.append((f"{name}-{number + 1}", model, faults.check([*broken, *own])))
+    return [
+        {
+            "name": name,
+            "profile": model,
+            "driver": PROFILES[model].driver,
+            "address": network.node_address(number),
+            "cards": cards(model, count, name),
+            "faults": own,
+        }
+        for number, (name, model, own) in enumerate(wanted)
+    ]
+
+
+def _make(state: State, members: list[dict[str, Any]], user: str, broken: tuple[str, ...]) -> None:
     """State first, then everything in it."""
     state.folder.mkdir(mode=0o700)
-    short = "rtx" if card.startswith("rtx-pro") else card
-    members: list[dict[str, Any]] = [
-        {
-            "name": f"{short}-{number + 1}",
-            "profile": card,
-            "driver": PROFILES[card].driver,
-            "address": network.node_address(number),
-            "cards": cards(card, count, f"{short}-{number + 1}"),
-            "faults": list(broken),
-        }
-        for number in range(nodes)
-    ]
     state.write(name=state.name, user=user, faults=list(broken), nodes=members, started=time.time())
     state.data.mkdir(parents=True)
     replace(

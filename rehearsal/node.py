@@ -12,6 +12,7 @@ from rehearsal import base, faults, keys, network, parts
 from rehearsal.state import State, replace
 
 USERS = {"root": "root", "ubuntu": "home/ubuntu"}
+OLD_DRIVER = "550.54.15"  # before Blackwell
 KEPT_ENVIRONMENT = ("PATH", "LANG")
 
 
@@ -20,6 +21,7 @@ def describe(state: State, node: dict[str, Any]) -> None:
     concerned = [f for f in node["faults"] if faults.name_of(f) not in faults.MIRROR]
     names = {faults.name_of(f) for f in concerned}
     cards = [] if "no-gpu" in names else [dict(card) for card in node["cards"]]
+    driver = OLD_DRIVER if "driver-old" in names else node["driver"]
     for card in cards:
         card["mig"] = "Enabled" if "mig" in names else "Disabled"
     folder = state.node_folder(node["name"])
@@ -28,13 +30,13 @@ def describe(state: State, node: dict[str, Any]) -> None:
     for card in cards:
         major, _, minor = str(card["compute_cap"]).partition(".")
         columns = ("uuid", "memory_mib", "reserved_mib", "context_mib")
-        row = [*(str(card[c]) for c in columns), major, minor, node["driver"], card["bus_id"], card["name"]]
+        row = [*(str(card[c]) for c in columns), major, minor, driver, card["bus_id"], card["name"]]
         rows.append(" ".join(row) + "\n")
     replace(folder / "cards.tsv", "".join(rows))
     shown = {
         "name": node["name"],
         "profile": node["profile"],
-        "driver": node["driver"],
+        "driver": driver,
         "faults": concerned,
         "cards": cards,
     }

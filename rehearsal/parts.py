@@ -45,9 +45,9 @@ def _build(folder: Path) -> None:
     compile_libraries(home / "driver")
     (home / "driver/libvgpu.so").rename(home / "libvgpu.so")
     shutil.copy2(SOURCES / "nvidia-smi", home / "driver/nvidia-smi")
-    for name in ("node-apply", "nvidia-device-plugin.yaml", "nvcc", "nvcc-probe.py"):
+    for name in ("node-apply", "node-break", "nvidia-device-plugin.yaml", "nvcc", "nvcc-probe.py"):
         shutil.copy2(SOURCES / name, home / name)
-    for script in (home / "driver/nvidia-smi", home / "node-apply", home / "nvcc"):
+    for script in (home / "driver/nvidia-smi", home / "node-apply", home / "node-break", home / "nvcc"):
         script.chmod(0o755)
     shutil.copy2(binaries.kubectl(), home / "bin/kubectl")
     units = folder / "etc/systemd/system"

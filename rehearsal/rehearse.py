@@ -24,11 +24,19 @@ SNAPSHOT = (
 def boot(options: argparse.Namespace) -> State:
     """`up` with the options of the command line; says what it boots and how long it took."""
     wanted = f"{options.nodes} node(s) with {options.cards} x {options.card}"
+    if options.profile:
+        wanted = f"one node each of {' '.join(options.profile)}"
     broken = f", broken on purpose: {' '.join(options.fault)}" if options.fault else ""
     print(f"Booting {wanted}{broken}", flush=True)
     begun = time.monotonic()
     state = lifecycle.up(
-        options.name, options.card, options.cards, options.nodes, options.user, tuple(options.fault)
+        options.name,
+        options.card,
+        options.cards,
+        options.nodes,
+        options.user,
+        tuple(options.fault),
+        tuple(options.profile),
     )
     print(f"Up after {time.monotonic() - begun:.0f} s: {' '.join(state.read()['ports'])}", flush=True)
     return state

@@ -90,10 +90,12 @@ class HostState:
 
 
 def probes(
-    ports: Mapping[int, str] = room_facts.PORTS, wanted: Sequence[sources_facts.Source] = ()
+    ports: Mapping[int, str] = room_facts.PORTS,
+    wanted: Sequence[sources_facts.Source] = (),
+    proxies: Mapping[str, str] | None = None,
 ) -> dict[str, str]:
     """Every question, the clock last."""
-    return {**PROBES, **sources_facts.probes(wanted), **room_facts.probes(ports)}
+    return {**PROBES, **sources_facts.probes(wanted, proxies), **room_facts.probes(ports)}
 
 
 def parse(
@@ -144,6 +146,7 @@ class Host(FactBase[HostState]):
 
     + ports: the ports that must be free, with their protocol
     + wanted: what the host must reach
+    + proxies: the proxies to reach it through
 
     .. code:: python
 
@@ -155,10 +158,14 @@ class Host(FactBase[HostState]):
 
     @override
     def command(
-        self, ports: Mapping[int, str] | None = None, wanted: Sequence[sources_facts.Source] = ()
+        self,
+        ports: Mapping[int, str] | None = None,
+        wanted: Sequence[sources_facts.Source] = (),
+        proxies: Mapping[str, str] | None = None,
     ) -> StringCommand:
         self._wanted = wanted
-        return StringCommand(batch.script(probes(room_facts.PORTS if ports is None else ports, wanted)))
+        asked = probes(room_facts.PORTS if ports is None else ports, wanted, proxies)
+        return StringCommand(batch.script(asked))
 
     @override
     def process(self, output: list[str]) -> HostState:

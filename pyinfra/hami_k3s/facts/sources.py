@@ -18,7 +18,6 @@ class Source:
     name: str
     url: str
     setting: str
-    registry: bool = False
 
 
 @dataclass(frozen=True)
@@ -44,15 +43,21 @@ ask() {{
 }}"""
 
 
-def probes(sources: Sequence[Source]) -> dict[str, str]:
-    """The question; none without sources."""
+def probes(sources: Sequence[Source], proxies: Mapping[str, str] | None = None) -> dict[str, str]:
+    """The question; none without sources.
+
+    + proxies: `http_proxy` and the like, as the installation will use them; the login shell's own reach no service.
+      Without credentials: a command line can be read by every user of the host.
+    """
     if not sources:
         return {}
     calls = ""
     for number, source in enumerate(sources):
         url = '"$A"'.join(shlex.quote(part) for part in source.url.split("{arch}"))
         calls += f"ask {number} {url} &\n"
-    return {"sources": f"command -v curl >/dev/null || exit 127\n{_ASK}\n{calls}wait"}
+    set_up = "unset http_proxy https_proxy all_proxy no_proxy HTTP_PROXY HTTPS_PROXY ALL_PROXY NO_PROXY\n"
+    set_up += "".join(f"export {name}={shlex.quote(value)}\n" for name, value in (proxies or {}).items())
+    return {"sources": f"command -v curl >/dev/null || exit 127\n{set_up}{_ASK}\n{calls}wait"}
 
 
 def state(answers: Mapping[str, batch.Answer], sources: Sequence[Source]) -> tuple[Reached, ...] | None:
@@ -70,5 +75,7 @@ def state(answers: Mapping[str, batch.Answer], sources: Sequence[Source]) -> tup
             seconds, connected = float(parts[1]), float(parts[2]) > 0
         except (ValueError, IndexError):
             continue
-        found.append(Reached(source, status, seconds, connected, parts[3], begins.strip()))
+        found.append(
+            Reached(source, status, seconds, connected, parts[3], begins.partition(" 000 ")[0].strip())
+        )
     return tuple(sorted(found, key=lambda one: sources.index(one.source)))

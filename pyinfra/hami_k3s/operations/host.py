@@ -25,7 +25,9 @@ _fresh: set[str] = set()
 
 
 def _read(settings: Settings) -> Look:
-    state = host.get_fact(HostFact, _sudo=False, ports=ports(settings), wanted=sources(settings))
+    state = host.get_fact(
+        HostFact, _sudo=False, ports=ports(settings), wanted=sources(settings), proxies=settings.proxies
+    )
     cluster = host.get_fact(Cluster, _sudo=False) if state.k3s_active else None
     return Look(state, settings, cluster, host.name)
 

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from urllib.parse import quote
 
+from hami_k3s import releases
 from hami_k3s.facts.machine import PORTS
 from hami_k3s.facts.sources import Reached, Source
 from hami_k3s.preflight.entry import Found, Look, Unknown, entry
@@ -120,7 +122,10 @@ def _fix(one: Reached) -> str:
 
 
 def _asked(look: Look) -> Iterator[Reached]:
-    yield from look.state.sources or ()
+    """What came back, with the URLs as this host asked for them."""
+    arch = releases.architecture(look.state.machine or "") or "amd64"
+    for one in look.state.sources or ():
+        yield replace(one, source=replace(one.source, url=one.source.url.replace("{arch}", arch)))
 
 
 @entry(

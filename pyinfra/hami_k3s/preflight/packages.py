@@ -14,7 +14,8 @@ SITE = "libnvidia-container"
 def _errors(look: Look, ours: bool) -> list[str]:
     """apt's errors that concern the toolkit's repository, or the others."""
     url = look.settings.toolkit_repository_url.partition("://")[2]
-    return [line for line in look.state.apt.errors or () if (SITE in line or url in line) is ours]
+    errors = [line for line in look.state.apt.errors or () if "sources could not be read" not in line]
+    return [line for line in errors if (SITE in line or url in line) is ours]
 
 
 @entry(

@@ -31,10 +31,10 @@ def table(name: str, found: Judgement) -> str:
         lines += _lines(one.severity, one.code, one.seen + ignored)
         lines += _lines("", "", f"why: {one.why}")
         lines += _lines("", "", f"fix: {one.fix}")
-    for code, why in found.unknown.items():
-        lines += _lines("unknown", code, why)
     if not found.problems:
         lines.append("  no problem found")
+    for code, why in found.unknown.items():
+        lines += _lines("unknown", code, why)
     return "\n".join(lines)
 
 
