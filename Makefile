@@ -38,6 +38,7 @@ lock: ## pin the exact versions that CI installs
 
 docs: setup ## generated pages
 	.venv/bin/python -m hami_k3s.settings >docs/settings.md
+	.venv/bin/python -m hami_k3s.preflight >docs/troubleshooting.md
 	.venv/bin/python -m hami_k3s.isolation.page >docs/claims.md
 
 clean:

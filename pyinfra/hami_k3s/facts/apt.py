@@ -34,9 +34,9 @@ _HOLDERS = (
     'echo "$(cat /proc/$pid/comm) $pid";; esac; done </proc/locks; test -r /proc/locks'
 )
 PROBES = {
-    # Parses every source and prints nothing of ours; a conflict or a broken file is an error on stderr.
+    # Parses every source; a conflict or a broken file is an error on stderr. Without the options it would write a cache.
     "apt_errors": "command -v apt-get >/dev/null || exit 127; "
-    "LC_ALL=C apt-get indextargets --format x 2>&1 >/dev/null; true",
+    "LC_ALL=C apt-get -o Dir::Cache::pkgcache= -o Dir::Cache::srcpkgcache= indextargets --format x 2>&1 >/dev/null; true",
     "apt_locks": _HOLDERS,
     "dpkg_updates": "ls /var/lib/dpkg/updates",
     # cloud-init has begun and has no result; the services apt starts by itself; first-boot package work

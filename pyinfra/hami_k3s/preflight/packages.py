@@ -60,10 +60,10 @@ def apt_lock(look: Look) -> Iterator[Found | Unknown]:
 
 @entry(
     "dpkg-interrupted",
-    "blocks",
+    "warns",  # an interrupted run of ours leaves it too, and the next run must go on by itself
     "dpkg was interrupted",
-    why="apt refuses to install anything until it is finished, and what is half-configured may fail.",
-    fix="dpkg --configure -a",
+    why="apt refuses to install anything until it is finished; the installation of the toolkit finishes it first.",
+    fix="Nothing to do, or finish it yourself: dpkg --configure -a",
 )
 def dpkg_interrupted(look: Look) -> Iterator[Found | Unknown]:
     state = look.state.apt
