@@ -52,9 +52,9 @@ def test_killed_while_packages_are_installed(machines: Any, file: Path) -> None:
     assert node.run(WAIT.format("pgrep -x dpkg >/dev/null") + f" && {hit}").ok
     end(process, signal.SIGKILL)
     assert node.run("! nvidia-container-runtime --version").ok or node.run("dpkg --audit").stdout
-    ran = deploy(file, GPU_NODE, k3s_release_url="https://mirror.rehearsal/nothing-here")
-    assert "k3s_release_url to a mirror" in ran.text, ran.text
-    assert ran.last == "k3s | Verified binary"
+    with node.broken("bad-checksum"):  # as far as k3s, which the next test needs
+        ran = deploy(file, GPU_NODE)
+    assert ran.last == "k3s | Verified binary", ran.text
     assert node.run("dpkg --audit").stdout == ""
     assert "version 1.19.1" in node.run("nvidia-container-runtime --version").stdout
     assert len(node.run("apt-mark showhold").stdout.split()) == 4

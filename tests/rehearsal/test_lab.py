@@ -12,6 +12,7 @@ from tests.rehearsal.deploying import GPU_NODE, LAB, Ran, deploy, fleet, verdict
 pytestmark = pytest.mark.rehearsal
 
 STEPS = [
+    "Preflight | Look at the host",
     "Preflight | The host can be a GPU node",
     "Container toolkit | NVIDIA's repository",
     "Container toolkit | Pinned packages, held",
@@ -25,7 +26,7 @@ STEPS = [
     "HAMi | Cards registered, webhook answers",
 ]
 # What gpu_node.py asks a host for when nothing is to be done.
-COMMANDS_OF_A_NOOP_RUN = 9
+COMMANDS_OF_A_NOOP_RUN = 10
 
 
 @pytest.fixture
@@ -42,8 +43,8 @@ def test_one_broken_machine_does_not_stop_the_others(machines: Any) -> None:
     assert "is in MIG mode" in refused
     assert "nvidia-smi -i 0 -mig 0" in refused
     assert list(ran.results) == STEPS
-    assert (ran.results[STEPS[0]].unchanged, ran.results[STEPS[0]].error) == (2, 1)
-    assert all(row.success == 2 for row in list(ran.results.values())[1:])
+    assert (ran.results[STEPS[1]].unchanged, ran.results[STEPS[1]].error) == (2, 1)
+    assert all(row.success == 2 for row in list(ran.results.values())[2:])
 
 
 def test_a_second_run_changes_nothing_and_asks_each_host_little(machines: Any, file: Path) -> None:

@@ -47,6 +47,7 @@ def revision(node: Any) -> tuple[int, str]:
 def test_k3s_is_restarted_once_for_a_changed_file_and_for_nothing_else(lab: Any) -> None:
     pods = lab.standing().splitlines()[2:]
     before = pid(lab)
+    lab.new_handshake()
     lab.run(
         f"echo '# by hand' >>{DROP_IN}; echo 'node-label: [by=hand]' >/etc/rancher/k3s/config.yaml.d/90-own.yaml"
     )
@@ -66,6 +67,7 @@ def test_k3s_is_restarted_once_for_a_changed_file_and_for_nothing_else(lab: Any)
 def test_a_run_killed_between_the_file_and_the_restart_is_finished(lab: Any) -> None:
     """What is compared is what the process was started with, not what this run has written."""
     before = pid(lab)
+    lab.new_handshake()
     lab.run("rm -f /etc/rancher/k3s/config.yaml.d/90-own.yaml")
     ran = deploy(lab.file, GPU_NODE)
     assert ran.status == 0, ran.text
