@@ -27,6 +27,8 @@ def fleet(state: State) -> dict[str, Any]:
     settings = {
         "toolkit_repository_url": f"{mirror}/libnvidia-container",
         "toolkit_key_fingerprint": keys.fingerprint(),
+        "driver_repository_url": f"{mirror}/cuda/repos",
+        "driver_key_fingerprint": keys.fingerprint(),
         "k3s_release_url": f"{mirror}/k3s-io/k3s/releases/download",
         "helm_release_url": mirror,
         "hami_chart_repository": f"{mirror}/HAMi",

@@ -9,7 +9,7 @@ import json
 import tarfile
 from pathlib import Path
 
-from rehearsal import binaries, cache, debs, hostile, registry
+from rehearsal import binaries, cache, debs, driver_debs, hostile, registry
 from rehearsal.standin.build import build_chart, build_k3s
 
 K3S_VERSIONS = ("v1.36.2+k3s1", "v1.35.6+k3s1")
@@ -73,6 +73,7 @@ def assemble(folder: Path) -> str:
         (folder / name / pool).mkdir(parents=True, exist_ok=True)
         (folder / name / pool / "InRelease").symlink_to(repository / name / "InRelease")
         (folder / name / "libnvidia-container/gpgkey").symlink_to(repository / name / "gpgkey")
+    _link(right / driver_debs.FOLDER, driver_debs.repository())
     for version in K3S_VERSIONS:
         release = right / "k3s-io/k3s/releases/download" / version
         release.mkdir(parents=True)

@@ -13,7 +13,8 @@ LIMIT = 4  # seconds for each source; they are asked at the same time
 
 @dataclass(frozen=True)
 class Source:
-    """Something small at a source. `{arch}` in the URL is the host's architecture. `setting` names another source."""
+    """Something small at a source. `{arch}` in the URL is the host's architecture, `{platform}` its folder in NVIDIA's
+    CUDA repositories (debian12/x86_64). `setting` names another source."""
 
     name: str
     url: str
@@ -33,7 +34,8 @@ class Reached:
 
 
 # One line for each source, short enough to be written in one piece by jobs that run at the same time.
-_ASK = rf"""case $(uname -m) in aarch64) A=arm64;; *) A=amd64;; esac
+_ASK = rf"""case $(uname -m) in aarch64) A=arm64 P=sbsa;; *) A=amd64 P=x86_64;; esac
+P=$(. /etc/os-release; printf %s "$ID$VERSION_ID" | tr -d .)/$P
 N='
 '
 ask() {{
@@ -53,7 +55,9 @@ def probes(sources: Sequence[Source], proxies: Mapping[str, str] | None = None) 
         return {}
     calls = ""
     for number, source in enumerate(sources):
-        url = '"$A"'.join(shlex.quote(part) for part in source.url.split("{arch}"))
+        url = shlex.quote(source.url)  # a brace makes it put quotes around
+        for name, variable in (("{arch}", "$A"), ("{platform}", "$P")):
+            url = url.replace(name, f"'\"{variable}\"'")  # out of the quotes and back
         calls += f"ask {number} {url} &\n"
     set_up = "unset http_proxy https_proxy all_proxy no_proxy HTTP_PROXY HTTPS_PROXY ALL_PROXY NO_PROXY\n"
     set_up += "".join(f"export {name}={shlex.quote(value)}\n" for name, value in (proxies or {}).items())

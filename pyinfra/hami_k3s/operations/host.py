@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Generator
+from dataclasses import replace
 from typing import Any
 
 from pyinfra import host, logger
@@ -11,6 +12,7 @@ from pyinfra.api.command import PyinfraCommand
 from pyinfra.api.state import StateStage
 from pyinfra.context import ctx_state
 
+from hami_k3s.driver_plan import MENDS
 from hami_k3s.facts.cluster import Cluster
 from hami_k3s.facts.host import Host as HostFact
 from hami_k3s.preflight import Judgement, Look, judge
@@ -70,11 +72,12 @@ def look(settings: Settings) -> Generator[PyinfraCommand]:
 
 
 @operation()
-def gpu_host(settings: Settings) -> Generator[PyinfraCommand]:
+def gpu_host(settings: Settings, strict: bool = False) -> Generator[PyinfraCommand]:
     """
     Stop this host, with every problem it has, before anything is changed on it. Warnings are shown and stop nothing.
 
     + settings: the host's settings
+    + strict: with `driver_install`, do not pass over what the installation of the driver mends
 
     **Example:**
 
@@ -83,8 +86,10 @@ def gpu_host(settings: Settings) -> Generator[PyinfraCommand]:
         gpu_host(name="The host can be a GPU node", settings=settings)
     """
     found = _judge(host.name, _look(settings))
+    if settings.driver_install and not strict:
+        found = replace(found, problems=tuple(one for one in found.problems if one.code not in MENDS))
     if found.blocking:
-        yield FunctionCommand(refuse, (found,), {})
+        yield FunctionCommand(refuse, (found, strict), {})
         return
     if _executing():
         for problem in found.problems:
@@ -93,10 +98,11 @@ def gpu_host(settings: Settings) -> Generator[PyinfraCommand]:
     host.noop("the host can be a GPU node")
 
 
-def refuse(state: State, host: Host, found: Judgement) -> bool:
+def refuse(state: State, host: Host, found: Judgement, after_driver: bool = False) -> bool:
     """Print the problems and fail this host."""
     many = len(found.problems)
-    complain(host, f"{many} problem{'s' if many > 1 else ''}; nothing was changed on this host:")
+    done = "after the driver's installation" if after_driver else "nothing was changed on this host"
+    complain(host, f"{many} problem{'s' if many > 1 else ''}; {done}:")
     for problem in found.problems:
         complain(host, f"- {'' if problem.severity == 'blocks' else 'warning: '}{problem}")
     return False

@@ -47,6 +47,9 @@ def sources(settings: Settings) -> tuple[Source, ...]:
             "helm_release_url",
         ),
     ]
+    if settings.driver_install:
+        url = f"{settings.driver_repository_url}/{{platform}}/InRelease"
+        found.append(Source("driver repository", url, "driver_repository_url"))
     if not settings.hami_chart_repository.startswith("oci://"):
         found.append(
             Source(
@@ -122,10 +125,17 @@ def _fix(one: Reached) -> str:
 
 
 def _asked(look: Look) -> Iterator[Reached]:
-    """What came back, with the URLs as this host asked for them."""
-    arch = releases.architecture(look.state.machine or "") or "amd64"
-    for one in look.state.sources or ():
-        yield replace(one, source=replace(one.source, url=one.source.url.replace("{arch}", arch)))
+    """What came back, with the URLs as this host asked for them; the driver's only where there is none that works."""
+    state = look.state
+    arch = releases.architecture(state.machine or "") or "amd64"
+    platform = (
+        f"{state.os_id}{(state.os_version or '').replace('.', '')}/{'sbsa' if arch == 'arm64' else 'x86_64'}"
+    )
+    for one in state.sources or ():
+        if one.source.setting == "driver_repository_url" and state.nvidia.cards:
+            continue
+        url = one.source.url.replace("{arch}", arch).replace("{platform}", platform)
+        yield replace(one, source=replace(one.source, url=url))
 
 
 @entry(
