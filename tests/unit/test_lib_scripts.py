@@ -47,6 +47,15 @@ SCRIPTS: dict[str, dict[str, Any]] = {
         "limit": 3,
         "limit_setting": "helm_download_timeout",
     },
+    "driver-install.sh": {
+        "repository": EVIL,
+        "key": EVIL,
+        "fingerprint": EVIL,
+        "packages": [[EVIL, "b"], ["c"]],
+        "root": EVIL,
+        "branch": EVIL,
+        "limit": 3,
+    },
     "helm-release.sh": {
         "helm": EVIL,
         "release": EVIL,

@@ -14,11 +14,13 @@ LIMIT = 4  # seconds for each source; they are asked at the same time
 @dataclass(frozen=True)
 class Source:
     """Something small at a source. `{arch}` in the URL is the host's architecture, `{platform}` its folder in NVIDIA's
-    CUDA repositories (debian12/x86_64). `setting` names another source."""
+    CUDA repositories (debian12/x86_64). `setting` names another source. `there` is shell that succeeds where the host has
+    what it would fetch: such a source is not asked, so that a run that changes nothing needs no network."""
 
     name: str
     url: str
     setting: str
+    there: str = "false"
 
 
 @dataclass(frozen=True)
@@ -58,7 +60,7 @@ def probes(sources: Sequence[Source], proxies: Mapping[str, str] | None = None) 
         url = shlex.quote(source.url)  # a brace makes it put quotes around
         for name, variable in (("{arch}", "$A"), ("{platform}", "$P")):
             url = url.replace(name, f"'\"{variable}\"'")  # out of the quotes and back
-        calls += f"ask {number} {url} &\n"
+        calls += f"{{ {source.there}; }} >/dev/null 2>&1 || ask {number} {url} &\n"
     set_up = "unset http_proxy https_proxy all_proxy no_proxy HTTP_PROXY HTTPS_PROXY ALL_PROXY NO_PROXY\n"
     set_up += "".join(f"export {name}={shlex.quote(value)}\n" for name, value in (proxies or {}).items())
     return {"sources": f"command -v curl >/dev/null || exit 127\n{set_up}{_ASK}\n{calls}wait"}

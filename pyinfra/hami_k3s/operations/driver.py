@@ -55,6 +55,7 @@ def packages(settings: Settings, origin: Origin | None = None) -> Generator[Pyin
         return
     script = render(
         "scripts/driver-install.sh",
+        root="",
         repository=todo.repository,
         key=todo.key,
         fingerprint=todo.fingerprint,

@@ -7,6 +7,7 @@ from dataclasses import replace
 from urllib.parse import quote
 
 from hami_k3s import releases
+from hami_k3s.facts.k3s import LIBRARY
 from hami_k3s.facts.machine import PORTS
 from hami_k3s.facts.sources import Reached, Source
 from hami_k3s.preflight.entry import Found, Look, Unknown, entry
@@ -34,28 +35,36 @@ def sources(settings: Settings) -> tuple[Source, ...]:
     if settings.source == "bundle" or any("@" in proxy for proxy in settings.proxies.values()):
         return ()
     k3s, helm = settings.k3s_release_url, settings.helm_release_url
+    toolkit, chart = settings.toolkit_version, settings.hami_chart_version
     found = [
-        Source("toolkit repository", f"{settings.toolkit_repository_url}/gpgkey", "toolkit_repository_url"),
+        Source(
+            "toolkit repository",
+            f"{settings.toolkit_repository_url}/gpgkey",
+            "toolkit_repository_url",
+            f"dpkg-query -W -f '${{Version}}.' nvidia-container-toolkit | grep -qxF {toolkit}-1.",
+        ),
         Source(
             "k3s releases",
             f"{k3s}/{quote(settings.k3s_version, safe='')}/sha256sum-{{arch}}.txt",
             "k3s_release_url",
+            f"test -e {LIBRARY}/k3s-{settings.k3s_version}",
         ),
         Source(
             "helm releases",
             f"{helm}/helm-{settings.helm_version}-linux-{{arch}}.tar.gz.sha256sum",
             "helm_release_url",
+            f"test -e {LIBRARY}/helm-{settings.helm_version}",
         ),
     ]
     if settings.driver_install:
         url = f"{settings.driver_repository_url}/{{platform}}/InRelease"
-        found.append(Source("driver repository", url, "driver_repository_url"))
-    if not settings.hami_chart_repository.startswith("oci://"):
         found.append(
-            Source(
-                "chart repository", f"{settings.hami_chart_repository}/index.yaml", "hami_chart_repository"
-            )
+            Source("driver repository", url, "driver_repository_url", "test -e /proc/driver/nvidia/version")
         )
+    if not settings.hami_chart_repository.startswith("oci://"):
+        url = f"{settings.hami_chart_repository}/index.yaml"
+        file = f"ls {LIBRARY}/charts/hami-{chart}-*.tgz"
+        found.append(Source("chart repository", url, "hami_chart_repository", file))
     return tuple(found)
 
 
@@ -125,15 +134,13 @@ def _fix(one: Reached) -> str:
 
 
 def _asked(look: Look) -> Iterator[Reached]:
-    """What came back, with the URLs as this host asked for them; the driver's only where there is none that works."""
+    """What came back, with the URLs as this host asked for them."""
     state = look.state
     arch = releases.architecture(state.machine or "") or "amd64"
     platform = (
         f"{state.os_id}{(state.os_version or '').replace('.', '')}/{'sbsa' if arch == 'arm64' else 'x86_64'}"
     )
     for one in state.sources or ():
-        if one.source.setting == "driver_repository_url" and state.nvidia.cards:
-            continue
         url = one.source.url.replace("{arch}", arch).replace("{platform}", platform)
         yield replace(one, source=replace(one.source, url=url))
 
