@@ -10,7 +10,7 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
-from rehearsal import cgroups, network
+from rehearsal import cgroups, limits, network
 from rehearsal.state import State, root
 
 
@@ -34,6 +34,7 @@ def down(state: State) -> list[str]:
     if not any(problem.startswith("mount") for problem in problems):  # never delete through a mount
         shutil.rmtree(state.data, ignore_errors=True)
         shutil.rmtree(state.folder, ignore_errors=True)
+    limits.restore()
     for parent in (root(), state.data.parent):
         with contextlib.suppress(OSError):
             parent.rmdir()

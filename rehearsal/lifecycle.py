@@ -12,7 +12,7 @@ from typing import Any
 
 import yaml
 
-from rehearsal import access, base, breakage, cache, cgroups, cleanup, faults, keys, network, node, parts, www
+from rehearsal import access, base, breakage, cache, cgroups, cleanup, faults, keys, limits, network, node, parts, www
 from rehearsal.errors import RehearsalError
 from rehearsal.profiles import PROFILES, cards
 from rehearsal.state import State, names, replace, require
@@ -109,6 +109,7 @@ def _make(state: State, members: list[dict[str, Any]], user: str, broken: tuple[
 
 def _start(state: State) -> None:
     """The keeper, detached; then known_hosts and the fleet file, then every node's SSH."""
+    limits.lift()
     log = (state.folder / "keeper.log").open("ab")
     keeper = subprocess.Popen(
         [*cgroups.launcher(state.name), *ISOLATE, sys.executable, "-m", "rehearsal.keeper", state.name],
