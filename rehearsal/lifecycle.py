@@ -12,7 +12,21 @@ from typing import Any
 
 import yaml
 
-from rehearsal import access, base, breakage, cache, cgroups, cleanup, faults, keys, limits, network, node, parts, www
+from rehearsal import (
+    access,
+    base,
+    breakage,
+    cache,
+    cgroups,
+    cleanup,
+    faults,
+    keys,
+    limits,
+    network,
+    node,
+    parts,
+    www,
+)
 from rehearsal.errors import RehearsalError
 from rehearsal.profiles import PROFILES, cards
 from rehearsal.state import State, names, replace, require

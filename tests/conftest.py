@@ -15,6 +15,7 @@ def _group(item: pytest.Item) -> str:
     return next((name for name in SHARED if name in names), item.path.name)
 
 
+@pytest.hookimpl(tryfirst=True)  # before xdist reads the groups
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         item.add_marker(pytest.mark.xdist_group(_group(item)))
