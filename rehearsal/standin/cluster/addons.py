@@ -47,8 +47,6 @@ def install(cluster: Cluster, disabled: list[str]) -> None:
         )
     spec = {"clusterIP": "10.43.0.1", "ports": [{"name": "https", "port": 443, "targetPort": 6443}]}
     ensure(cluster, {"apiVersion": "v1", "kind": "Service", "spec": spec}, "kubernetes", "default")
-    password = {"apiVersion": "v1", "kind": "Secret", "type": "Opaque", "data": {"hash": "JDE6cmVoZWFyc2Fs"}}
-    ensure(cluster, password, f"{cluster.node}.node-password.k3s", "kube-system")
     if "coredns" not in disabled:
         _coredns(cluster)
 
@@ -85,18 +83,21 @@ def _coredns(cluster: Cluster) -> None:
     ensure(cluster, {"apiVersion": "v1", "kind": "Service", "spec": spec}, "kube-dns", "kube-system")
 
 
-def manifests(cluster: Cluster) -> None:
-    """Files in server/manifests are applied when they are new or changed; a removed file removes nothing."""
+def changed(cluster: Cluster) -> list[tuple[str, str]]:
+    """Path and text of manifests in this server's folder that are new or changed; a removed file removes nothing."""
     folder = paths.on_node(paths.MANIFESTS)
     seen = cluster.memory.setdefault("manifests", {})
+    found = []
     for path in sorted(folder.glob("*.y*ml")) if folder.is_dir() else []:
         text = path.read_text()
         if seen.get(path.name) != text:
             seen[path.name] = text
-            _apply_file(cluster, path, text)
+            found.append((str(path), text))
+    return found
 
 
-def _apply_file(cluster: Cluster, path: Path, text: str) -> None:
+def apply(cluster: Cluster, name: str, text: str) -> None:
+    path = Path(name)
     try:
         documents = [d for d in yaml.safe_load_all(text) if d]
     except yaml.YAMLError as broken:

@@ -6,10 +6,11 @@ from typing import Any
 import yaml
 from aiohttp import web
 
-from . import events, log, problem, protobuf, selectors, watch
+from . import events, identity, log, problem, protobuf, selectors, watch
 from .api_root import ApiRoot
 from .objects import Objects
 from .problem import ProblemError
+from .raft import TIMED_OUT
 from .resources import EVENTS_V1, Resource, Table
 from .store import Store
 from .table import render
@@ -25,6 +26,8 @@ class Api(ApiRoot):
         self.store, self.objects, self.table = store, objects, table
         self.version, self.address, self.ca = version, address, ca
         self.ready = False
+        self.raft: Any = None  # who decides; None: this process, always
+        self.supervisor: Any = None  # what joining nodes and other servers ask
         self.pod_sub: Any = None  # (request, pod, sub) -> response: logs, exec, attach
 
     def app(self) -> web.Application:
@@ -38,10 +41,13 @@ class Api(ApiRoot):
                 return web.Response(text="pong")
             if request.path == "/cacerts":
                 return web.Response(body=self.ca, content_type="text/plain")
-            certificate = request.transport.get_extra_info("peercert") if request.transport else None
-            if not certificate:
+            if request.path.startswith(("/v1-k3s/", "/rehearsal/")) and self.supervisor:
+                return await self.supervisor.handle(request)
+            who = identity.of(request)
+            if who is None:
                 raise ProblemError(401, "Unauthorized")
-            return await self._route(request)
+            who.check(request)
+            return await self._decided(request)
         except ProblemError as refused:
             return web.json_response(refused.status(), status=refused.code)
         except web.HTTPException:
@@ -54,6 +60,23 @@ class Api(ApiRoot):
             return web.json_response(
                 ProblemError(500, f"Internal error occurred: {broken}").status(), status=500
             )
+
+    async def _decided(self, request: web.Request) -> web.StreamResponse:
+        """Reading is done here; a change by whoever leads, and answered when a majority has it."""
+        health = request.path.split("/")[1] in ("readyz", "livez", "healthz")
+        if self.raft is None or (health and self.raft.available):
+            return await self._route(request)
+        if health:
+            return self._health(request, request.path.split("/")[1], "etcd")
+        if not await self.raft.wait_available(10.0):
+            raise ProblemError(500, TIMED_OUT)
+        changes = request.method not in ("GET", "HEAD") and not request.path.endswith(("/exec", "/attach"))
+        if changes and not self.raft.leads:
+            return await self.supervisor.forward(request)
+        answer = await self._route(request)
+        if changes and not await self.raft.committed(self.store.version):
+            raise ProblemError(500, TIMED_OUT)
+        return answer
 
     async def _route(self, request: web.Request) -> web.StreamResponse:
         path = request.path.rstrip("/")

@@ -18,9 +18,14 @@ class ApiRoot:
     address: str
     ready: bool
 
-    def _health(self, request: web.Request, kind: str) -> web.Response:
+    def _health(self, request: web.Request, kind: str, failed: str = "") -> web.Response:
         checks = ["ping", "log", "etcd", "informer-sync", "poststarthook/start-apiextensions-controllers"]
         lines = "\n".join(f"[+]{c} ok" for c in checks)
+        if failed:
+            lines = "\n".join(
+                f"[-]{c} failed: reason withheld" if c == failed else f"[+]{c} ok" for c in checks
+            )
+            return web.Response(status=500, text=f"{lines}\n{kind} check failed")
         if not self.ready:
             text = (
                 f"{lines}\n[-]poststarthook/rbac/bootstrap-roles failed: reason withheld\n{kind} check failed"

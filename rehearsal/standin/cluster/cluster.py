@@ -22,6 +22,7 @@ class Cluster:
     address: str
     started: float
     daemon: Daemon | None = None
+    roles: tuple[str, ...] = ("control-plane",)
     # resource name -> who owns kubelet's device socket for it: (allocatable count, allocate)
     syncs: list[Callable[["Cluster"], None]] = field(default_factory=list)
     kubelet: Any = None

@@ -4,6 +4,7 @@ Every key of a file becomes `--key=value` before the command-line arguments, so 
 in several files the last file wins; `key+` appends. A key that no flag knows is skipped with a warning.
 """
 
+import os
 import re
 from pathlib import Path
 from typing import Any
@@ -30,8 +31,8 @@ BOOLEANS = set(
     disable-cloud-controller disable-scheduler disable-apiserver disable-controller-manager
     disable-etcd debug docker embedded-registry secrets-encryption protect-kernel-defaults
     nonroot-devices prefer-bundled-bin rootless selinux with-node-id tls-san-security
-    servicelb-namespace disable-default-registry-endpoint cluster-reset egress-selector-mode
-    etcd-disable-snapshots etcd-expose-metrics flannel-ipv6-masq flannel-external-ip helm-job-image
+    disable-default-registry-endpoint cluster-reset
+    etcd-disable-snapshots etcd-expose-metrics flannel-ipv6-masq flannel-external-ip
     supervisor-metrics enable-pprof
     """
     )
@@ -49,11 +50,28 @@ SCALARS = set(
     alsologtostderr v vmodule vpn-auth vpn-auth-file etcd-snapshot-retention
     etcd-snapshot-schedule-cron etcd-snapshot-dir etcd-s3 cluster-reset-restore-path
     secrets-encryption-provider image-service-endpoint kine-tls
-    node-name-from-cloud-provider-metadata
+    node-name-from-cloud-provider-metadata servicelb-namespace egress-selector-mode helm-job-image
     """
     )
 )
 KNOWN = LISTS | BOOLEANS | SCALARS
+# What `k3s agent` knows of them; the other keys of a file are skipped there.
+AGENT = set(
+    words(
+        """
+    config debug v vmodule log alsologtostderr token token-file server data-dir node-name with-node-id
+    node-label node-taint image-credential-provider-bin-dir selinux lb-server-port
+    protect-kernel-defaults container-runtime-endpoint default-runtime image-service-endpoint
+    pause-image snapshotter private-registry disable-default-registry-endpoint airgap-extra-registry
+    nonroot-devices node-ip node-external-ip node-internal-dns node-external-dns resolv-conf
+    flannel-iface flannel-conf flannel-cni-conf vpn-auth vpn-auth-file kubelet-arg kube-proxy-arg
+    enable-pprof rootless prefer-bundled-bin docker bind-address kubelet-port
+    """
+    )
+)
+# Variables that stand in for a flag nobody gave.
+ENVIRONMENT = {"K3S_URL": "server", "K3S_TOKEN": "token", "K3S_TOKEN_FILE": "token-file"}
+ENVIRONMENT |= {"K3S_NODE_NAME": "node-name", "K3S_AGENT_TOKEN": "agent-token"}
 
 
 class BadConfigError(Exception):
@@ -101,11 +119,11 @@ def _text(value: Any) -> str:
     return str(value)
 
 
-def parse(argv: list[str]) -> dict[str, Any]:
-    """The settings of `k3s server ARGV`: list flags as lists, booleans as bool, the others as text."""
+def parse(argv: list[str], known: set[str] = KNOWN) -> dict[str, Any]:
+    """The settings of `k3s server ARGV` (or `agent`): list flags as lists, booleans as bool, the others as text."""
     settings: dict[str, Any] = {}
     for key, value in merge_files(files()).items():
-        if key not in KNOWN:
+        if key not in known:
             log.warning(f"Unknown flag --{key} found in config.yaml, skipping")
             continue
         _set(settings, key, _as_list(value))
@@ -114,7 +132,7 @@ def parse(argv: list[str]) -> dict[str, Any]:
     while words:
         word = words.pop(0)
         match = re.fullmatch(r"--?([a-z0-9][a-z0-9-]*)(?:=(.*))?", word, re.DOTALL)
-        if not match or match[1] not in KNOWN:
+        if not match or match[1] not in known:
             raise BadConfigError(f"flag provided but not defined: {word.split('=')[0].replace('--', '-')}")
         key, value = match[1], match[2]
         if value is None:
@@ -127,6 +145,9 @@ def parse(argv: list[str]) -> dict[str, Any]:
         from_cli.setdefault(key, []).append(value)
     for key, values in from_cli.items():
         _set(settings, key, values)
+    for variable, key in ENVIRONMENT.items():
+        if key in known and key not in settings and os.environ.get(variable):
+            settings[key] = os.environ[variable]
     return settings
 
 

@@ -41,21 +41,37 @@ def main() -> int:
     if command == "server":
         return server(rest)
     if command == "agent":
-        log.fatal("Error: this stand-in plays servers only")
-        return 1
+        return agent(rest)
     print(USAGE)
     return 0 if command in ("", "help", "--help", "-h") else 1
 
 
+def _help(arguments: list[str], title: str, known: set[str]) -> bool:
+    if "--help" not in arguments and "-h" not in arguments:
+        return False
+    print(f"NAME:\n   k3s {title}\n\nOPTIONS:")
+    print("\n".join(f"   --{flag}" + ("" if flag in config.BOOLEANS else " value") for flag in sorted(known)))
+    return True
+
+
+def agent(arguments: list[str]) -> int:
+    if _help(arguments, "agent - Run node agent", config.AGENT):
+        return 0
+    if os.geteuid() != 0:
+        log.fatal("Error: agent must be run as root, or with --rootless")
+        return 1
+    from .agent import run
+
+    try:
+        settings = config.parse(arguments, config.AGENT)
+    except config.BadConfigError as broken:
+        log.fatal(f"Error: {broken}")
+        return 1
+    return run(VERSION, settings)
+
+
 def server(arguments: list[str]) -> int:
-    if "--help" in arguments or "-h" in arguments:
-        print("NAME:\n   k3s server - Run management server\n\nOPTIONS:")
-        print(
-            "\n".join(
-                f"   --{flag}" + ("" if flag in config.BOOLEANS else " value")
-                for flag in sorted(config.KNOWN)
-            )
-        )
+    if _help(arguments, "server - Run management server", config.KNOWN):
         return 0
     if os.geteuid() != 0:
         log.fatal("Error: must run as root unless --disable-agent is specified")
@@ -72,9 +88,9 @@ def server(arguments: list[str]) -> int:
 
 def kubectl(arguments: list[str]) -> int:
     real = paths.on_node(paths.KUBECTL)
-    default = str(paths.on_node(paths.KUBECONFIG))
-    if not os.environ.get("KUBECONFIG"):
-        os.environ["KUBECONFIG"] = default
+    default = paths.on_node(paths.KUBECONFIG)
+    if not os.environ.get("KUBECONFIG") and default.exists():  # agents have none
+        os.environ["KUBECONFIG"] = str(default)
     if not real.exists():
         print(f"k3s kubectl: {real} is not there", file=sys.stderr)
         return 1

@@ -1,10 +1,11 @@
 """This machine as a Node: registration, labels, conditions and the heartbeat."""
 
 import os
+import re
 from pathlib import Path
 from typing import Any
 
-from . import clock, containerd, machine
+from . import clock, containerd, machine, paths
 from .cluster import Cluster, condition, set_condition
 
 Object = dict[str, Any]
@@ -19,8 +20,8 @@ def register(cluster: Cluster, settings: Object) -> None:
         "kubernetes.io/arch": "amd64",
         "kubernetes.io/hostname": cluster.node,
         "kubernetes.io/os": "linux",
-        "node-role.kubernetes.io/control-plane": "true",
         "node.kubernetes.io/instance-type": "k3s",
+        **{f"node-role.kubernetes.io/{role}": "true" for role in cluster.roles},
     }
     for entry in settings.get("node-label") or []:
         key, _, value = entry.partition("=")
@@ -31,20 +32,34 @@ def register(cluster: Cluster, settings: Object) -> None:
         key, _, value = rest.partition("=")
         taints.append({"key": key, "value": value, "effect": effect})
     if cluster.store.get("nodes", "", cluster.node) is None:
+        annotations = {"k3s.io/hostname": cluster.node, "k3s.io/internal-ip": cluster.address}
         node: Object = {
             "apiVersion": "v1",
             "kind": "Node",
-            "metadata": {"name": cluster.node, "labels": labels, "annotations": {}},
-            "spec": {
-                "podCIDR": "10.42.0.0/24",
-                "podCIDRs": ["10.42.0.0/24"],
-                "providerID": f"k3s://{cluster.node}",
-            },
+            "metadata": {"name": cluster.node, "labels": labels, "annotations": annotations},
+            "spec": {"providerID": f"k3s://{cluster.node}"},
         }
         if taints:
             node["spec"]["taints"] = taints
         cluster.store.create("nodes", node)
     cluster.store.modify("nodes", "", cluster.node, lambda o: _fill(cluster, o, labels))
+
+
+OWN_DOMAINS = re.compile(r"(^|\.)(kubernetes|k8s)\.io$")
+MAY_BE_SET = ("kubelet.kubernetes.io", "node.kubernetes.io")
+SINGLY = ("kubernetes.io/hostname", "kubernetes.io/arch", "kubernetes.io/os", "topology.kubernetes.io/zone")
+SINGLY += ("topology.kubernetes.io/region",)
+
+
+def forbidden_labels(settings: Object) -> list[str]:
+    """Labels of Kubernetes' own domains that a kubelet may not give its node; it does not start with them."""
+    found = []
+    for entry in settings.get("node-label") or []:
+        key = entry.partition("=")[0]
+        domain = key.rpartition("/")[0]
+        if OWN_DOMAINS.search(domain) and not domain.endswith(MAY_BE_SET) and key not in SINGLY:
+            found.append(key)
+    return sorted(found)
 
 
 def _fill(cluster: Cluster, node: Object, labels: Object) -> None:
@@ -81,7 +96,7 @@ def _fill(cluster: Cluster, node: Object, labels: Object) -> None:
         "osImage": machine.os_image(),
         "systemUUID": machine.boot_id(),
     }
-    status["daemonEndpoints"] = {"kubeletEndpoint": {"Port": 10250}}
+    status["daemonEndpoints"] = {"kubeletEndpoint": {"Port": paths.KUBELET_PORT}}
     status.setdefault("conditions", [])
     _conditions(status, ready=False)
 

@@ -161,13 +161,12 @@ class Objects:
             body.setdefault("metadata", {})["name"] = name
             made = self.create(resource, namespace, body, dry, options.get("strict", False))
             if not dry:
-                self.store.applied[entry] = body
+                self.store.remember_applied(entry, body)
             return made, True
         wanted = patch.apply(self.store.applied.get(entry), body, old)
         settled = self._settle(resource, old, wanted, options.get("sub", ""), dry)
         if not dry:
-            self.store.applied[entry] = body
-            self.store.dirty = True
+            self.store.remember_applied(entry, body)
         return settled, False
 
     def _settle(self, resource: Resource, old: Object, wanted: Object, sub: str, dry: bool) -> Object:
@@ -232,6 +231,11 @@ class Objects:
             self._orphan(meta["uid"])
         if meta.get("finalizers"):
             return self._mark(resource, old, lambda _: None)
+        if (
+            resource.key == "nodes"
+        ):  # k3s' own controller: a node of that name may come back with another password
+            self.store.remove("secrets", "kube-system", f"{name}.node-password.k3s")
+            self.store.remove("rehearsal/members", "", name)
         return self.store.remove(resource, namespace, name) or old
 
     def _mark(self, resource: Resource, old: Object, change: Any) -> Object:

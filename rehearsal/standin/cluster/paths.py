@@ -1,7 +1,8 @@
 """Where k3s keeps things.
 
-`REHEARSAL_ROOT` moves the whole tree under another folder and `REHEARSAL_API_PORT` the API's port, so that a developer
-can run the stand-in outside of a node. Nothing else can be overridden.
+`REHEARSAL_ROOT` moves the whole tree under another folder and `REHEARSAL_API_PORT` the API's port (with the others that
+follow from it), so that a developer can run the stand-in outside of a node; `REHEARSAL_NODE_GRACE` says how long a silent
+node stays Ready. Nothing else can be overridden.
 """
 
 import os
@@ -9,6 +10,9 @@ from pathlib import Path
 
 ROOT = os.environ.get("REHEARSAL_ROOT", "").rstrip("/")
 API_PORT = int(os.environ.get("REHEARSAL_API_PORT", "6443"))
+BALANCER_PORT = API_PORT + 1  # 6444: an agent's way to whichever server answers
+KUBELET_PORT = 10250 if API_PORT == 6443 else API_PORT + 2
+NODE_GRACE = float(os.environ.get("REHEARSAL_NODE_GRACE", "50"))  # s, of kube-controller-manager
 
 
 def on_node(path: str) -> Path:
@@ -23,6 +27,8 @@ TLS = DATA + "/server/tls"
 DB = DATA + "/server/db/state.json"
 IMAGES = DATA + "/agent/images"
 TOKEN = DATA + "/server/token"
+ETCD = DATA + "/server/db/etcd"
+AGENT = DATA + "/agent"
 MANIFESTS = DATA + "/server/manifests"
 CONTAINERD_CONFIG = DATA + "/agent/etc/containerd/config.toml"
 CONTAINERD_SOCKET = "/run/k3s/containerd/containerd.sock"

@@ -2,10 +2,9 @@
 
 import base64
 import datetime
-import hashlib
 import ipaddress
 import os
-import secrets
+import ssl
 from pathlib import Path
 
 import yaml
@@ -120,24 +119,94 @@ def prepare(node: str, address: str, extra_sans: list[str]) -> None:
         write_private(_tls("serving-kube-apiserver.crt"), crt, 0o644)
         write_private(_tls("serving-kube-apiserver.key"), key)
         write_private(marker, wanted.encode())
-    if not _tls("client-admin.crt").exists():
-        crt, key = issue(client_ca, "system:admin", "system:masters")
-        write_private(_tls("client-admin.crt"), crt, 0o644)
-        write_private(_tls("client-admin.key"), key)
+    _client("system:admin", "system:masters", "client-admin", client_ca)
+    _client("system:apiserver", "system:masters", "client-kube-apiserver", client_ca)
 
 
-def write_token(wanted: str | None) -> None:
-    """server/token in the full form `K10<sha256 of the CA>::server:<password>`; an existing password is kept."""
-    target = paths.on_node(paths.TOKEN)
-    digest = hashlib.sha256(_tls("server-ca.crt").read_bytes()).hexdigest()
-    password = (wanted or "").rsplit("::server:", 1)[-1]
-    if not password:
-        old = target.read_text().strip() if target.exists() else ""
-        password = old.rsplit("::server:", 1)[-1] or secrets.token_hex(16)
-    write_private(target, f"K10{digest}::server:{password}\n".encode())
-    link = target.with_name("node-token")
-    if not link.is_symlink():
-        link.symlink_to(target)
+def _client(common: str, organisation: str, name: str, authority: tuple[bytes, bytes]) -> None:
+    if not _tls(f"{name}.crt").exists():
+        crt, key = issue(authority, common, organisation)
+        write_private(_tls(f"{name}.crt"), crt, 0o644)
+        write_private(_tls(f"{name}.key"), key)
+
+
+def peer_context() -> ssl.SSLContext:
+    """How one server speaks to another, and to the kubelets."""
+    context = ssl.create_default_context(cafile=str(_tls("server-ca.crt")))
+    context.load_cert_chain(_tls("client-kube-apiserver.crt"), _tls("client-kube-apiserver.key"))
+    return context
+
+
+AUTHORITIES = ("server-ca.crt", "server-ca.key", "client-ca.crt", "client-ca.key")
+
+
+def export() -> dict[str, str]:
+    """What a joining server gets."""
+    return {name: _tls(name).read_text() for name in AUTHORITIES}
+
+
+def adopt(files: dict[str, str]) -> None:
+    for name in AUTHORITIES:
+        write_private(_tls(name), files[name].encode(), 0o600 if name.endswith(".key") else 0o644)
+
+
+def for_kubelet(node: str, addresses: list[str], serving: bool) -> bytes:
+    """Certificate and key of a node, in one text as k3s hands them out."""
+    names = [*addresses, "127.0.0.1", node, "localhost"]
+    kind = "server-ca" if serving else "client-ca"
+    authority = (_tls(f"{kind}.crt").read_bytes(), _tls(f"{kind}.key").read_bytes())
+    if serving:
+        return b"".join(issue(authority, node, sans=list(dict.fromkeys(names))))
+    return b"".join(issue(authority, f"system:node:{node}", "system:nodes"))
+
+
+def split(text: bytes) -> tuple[bytes, bytes]:
+    at = text.index(b"-----BEGIN PRIVATE KEY")
+    return text[:at], text[at:]
+
+
+def kubelet_context() -> ssl.SSLContext:
+    """How a node speaks to a server."""
+    folder = paths.on_node(paths.AGENT)
+    context = ssl.create_default_context(cafile=str(folder / "server-ca.crt"))
+    context.load_cert_chain(folder / "client-kubelet.crt", folder / "client-kubelet.key")
+    return context
+
+
+def own_kubelet(node: str, address: str) -> None:
+    """A server hands its own kubelet the same files that agents get."""
+    folder = paths.on_node(paths.AGENT)
+    for kind, serving in (("serving-kubelet", True), ("client-kubelet", False)):
+        if not (folder / f"{kind}.key").exists():
+            certificate, key = split(for_kubelet(node, [address], serving))
+            write_private(folder / f"{kind}.crt", certificate)
+            write_private(folder / f"{kind}.key", key)
+    for name in ("client-ca.crt", "server-ca.crt"):
+        write_private(folder / name, _tls(name).read_bytes())
+
+
+def write_kubelet_kubeconfig() -> None:
+    """An agent's only kubeconfig: its kubelet's own identity, through the load balancer."""
+    folder = f"{paths.DATA}/agent"
+    cluster = {
+        "certificate-authority": f"{folder}/server-ca.crt",
+        "server": f"https://127.0.0.1:{paths.BALANCER_PORT}",
+    }
+    user = {
+        "client-certificate": f"{folder}/client-kubelet.crt",
+        "client-key": f"{folder}/client-kubelet.key",
+    }
+    content = {
+        "apiVersion": "v1",
+        "clusters": [{"cluster": cluster, "name": "local"}],
+        "contexts": [
+            {"context": {"cluster": "local", "namespace": "default", "user": "user"}, "name": "Default"}
+        ],
+        "current-context": "Default",
+        "kind": "Config",
+        "users": [{"name": "user", "user": user}],
+    }
+    write_private(paths.on_node(f"{paths.AGENT}/kubelet.kubeconfig"), yaml.safe_dump(content).encode())
 
 
 def write_kubeconfig(path: str, mode: int) -> None:

@@ -2,82 +2,66 @@
 
 import asyncio
 import contextlib
-import os
 import signal
-import socket
 import ssl
-import sys
 import time
-from collections.abc import Callable
 from typing import Any
 
+import aiohttp
 from aiohttp import web
 
-from . import addons, containerd, events, log, machine, node, paths, pki
+from . import addons, events, joining, log, nodeagent, nodepassword, paths, pki, tokens
 from .api import Api
 from .cluster import Cluster
-from .controllers import daemonsets, deployments, garbage, jobs, scheduler, services
-from .hami import install as install_hami
-from .kubelet.agent import Kubelet
-from .kubelet.streams import Streams
+from .controllers import daemonsets, deployments, garbage, jobs, nodes, scheduler, services
+from .hami import control as hami
+from .kubelet.remote import Router
+from .notify import notify
 from .objects import Objects
+from .raft import Raft, RemovedError
+from .replica import Replica
 from .resources import Table
-from .store import Store
+from .supervisor import Supervisor
 
 Settings = dict[str, Any]
-READY_AFTER = 2.0  # s between the agent's start and a Ready node
-
-
-def notify(text: str) -> None:
-    address = os.environ.pop("NOTIFY_SOCKET", "")
-    if address:
-        with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as sender:
-            sender.connect(address.replace("@", "\0", 1) if address.startswith("@") else address)
-            sender.sendall(text.encode())
 
 
 async def run(version: str, settings: Settings) -> int:
-    node_name = (settings.get("node-name") or machine.hostname()).lower()
-    address = (settings.get("node-ip") or [machine.address()])[0]
+    """Ends with 1 when k3s would end with an error."""
+    name, address = nodeagent.name_and_address(settings)
     log.info(f"Starting k3s {version}")
-    pki.prepare(node_name, address, settings.get("tls-san") or [])
-    pki.write_token(settings.get("token") or _first_line(settings.get("token-file")))
-    store = Store(paths.on_node(paths.DB))
-    store.load()
-    objects = Objects(store)
-    cluster = Cluster(store, objects, Table(), version, node_name, address, time.monotonic())
-    authority = paths.on_node(f"{paths.TLS}/server-ca.crt").read_bytes()
-    api = Api(store, objects, cluster.table, version, f"{address}:{paths.API_PORT}", authority)
-    runner = web.AppRunner(api.app(), access_log=None, handle_signals=False)
-    await runner.setup()
-    bind = settings.get("bind-address") or ("127.0.0.1" if paths.ROOT else None)
     try:
-        await web.TCPSite(runner, bind, paths.API_PORT, shutdown_timeout=1.0, ssl_context=_tls()).start()
-    except OSError as taken:
-        log.fatal(
-            f"starting kubernetes: preparing server: listen tcp :{paths.API_PORT}: bind: {taken.strerror}"
-        )
+        given = joining.token_of(settings)
+        agent_token = joining.agent_token_of(settings)
+        fresh = not joining.initialized()
+        joins = fresh and bool(settings.get("server"))
+        embedded = not fresh or joins or bool(settings.get("cluster-init"))
+        peer = joining.bootstrap(settings, given) if joins else None
+        pki.prepare(name, address, settings.get("tls-san") or [])
+        passwords = tokens.write(given, settings.get("agent-token") if joins else agent_token)
+    except (joining.FatalError, tokens.BadTokenError) as refused:
+        text = str(refused)
+        log.fatal(f"Error: {text if text.startswith(('preparing', 'open')) else f'preparing server: {text}'}")
         return 1
-    mode = int(settings.get("write-kubeconfig-mode") or "600", 8)
-    kubeconfig = settings.get("write-kubeconfig") or paths.KUBECONFIG
-    pki.write_kubeconfig(kubeconfig, mode)
-    log.info(f"Wrote kubeconfig {kubeconfig}")
-    addons.install(cluster, settings.get("disable") or [])
-    api.ready = True
-    notify("READY=1")
-    log.info("k3s is up and running")
-    stop = asyncio.Event()
-    for number in (signal.SIGTERM, signal.SIGINT):
-        asyncio.get_running_loop().add_signal_handler(number, stop.set)
-    code = await _agent(cluster, api, settings, stop)
-    store.save()
-    with contextlib.suppress(asyncio.TimeoutError):
-        await asyncio.wait_for(runner.cleanup(), 3)
-    return code
-
-
-def _first_line(path: str | None) -> str | None:
-    return paths.on_node(path).read_text().strip() if path else None
+    store = Replica(paths.on_node(paths.DB))
+    if not joins:
+        store.load()
+    raft = Raft(store, name, f"{address}:{paths.API_PORT}", embedded)
+    objects = Objects(store)
+    cluster = Cluster(store, objects, Table(), version, name, address, time.monotonic())
+    cluster.roles = ("control-plane", "etcd") if embedded else ("control-plane",)
+    one = _Server(cluster, raft, settings)
+    async with aiohttp.ClientSession() as session:
+        raft.session, raft.context = session, pki.peer_context()
+        one.api.supervisor = Supervisor(cluster, raft, passwords, settings)
+        one.api.raft = raft
+        try:
+            return await one.serve(peer, fresh)
+        except (joining.FatalError, RemovedError) as why:
+            log.fatal(f"Error: {why}")
+            return 1
+        finally:
+            await one.close()
 
 
 def _tls() -> ssl.SSLContext:
@@ -89,100 +73,156 @@ def _tls() -> ssl.SSLContext:
     return context
 
 
-async def _agent(cluster: Cluster, api: Api, settings: Settings, stop: asyncio.Event) -> int:
-    """The part that runs pods. Its failure ends the whole process, after systemd was told that k3s is ready."""
-    password = paths.on_node(paths.NODE_PASSWORD)
-    if not password.exists():
-        pki.write_private(password, os.urandom(16).hex().encode() + b"\n")
-    try:
-        cluster.daemon = containerd.Daemon(cluster.version, settings.get("default-runtime"))
-    except containerd.RuntimeNotFoundError as missing:
-        await asyncio.sleep(1)
-        log.error(
-            f"Shutdown request received: failed to start containerd: failed to setup containerd config: {missing}"
-        )
-        return 1
-    needs_v2 = containerd.parse_version(cluster.version) >= (1, 35, 0)
-    if needs_v2 and not paths.on_node(paths.CGROUP_CONTROLLERS).exists():
-        await asyncio.sleep(1)
-        text = "kubelet is configured to not run on a host using cgroup v1. cgroup v1 support is in maintenance mode"
-        log.error(
-            f"Shutdown request received: kubelet exited: failed to validate kubelet configuration: {text}"
-        )
-        return 1
-    cluster.daemon.write()
-    for name, binary in cluster.daemon.runtimes.items():
-        log.info(f"Found nvidia container runtime {name} at {binary}")
-    log.info(f"Running containerd -c {paths.CONTAINERD_CONFIG}; default runtime {cluster.daemon.default}")
-    socket_runner = await _cri(cluster)
-    cluster.kubelet = Kubelet(cluster)
-    api.pod_sub = Streams(cluster).handle
-    node.register(cluster, settings)
-    cluster.syncs = [
-        lambda c: c.table.sync_custom(c.store.select("apiextensions.k8s.io/customresourcedefinitions")),
-        garbage.sync,
-        deployments.sync,
-        daemonsets.sync,
-        jobs.sync,
-        scheduler.sync,
-        services.sync,
-    ]
-    install_hami(cluster)
-    cluster.syncs.append(cluster.kubelet.sync)
-    tasks = [
-        asyncio.ensure_future(cluster.store.keep_saved()),
-        asyncio.ensure_future(_every(10.0, lambda: node.beat(cluster), after=READY_AFTER)),
-        asyncio.ensure_future(_every(2.0, lambda: addons.manifests(cluster))),
-        asyncio.ensure_future(_every(60.0, lambda: events.expire(cluster.store))),
-        asyncio.ensure_future(_control(cluster)),
-    ]
-    await stop.wait()
-    log.info("Shutdown request received: pods keep running")
-    for task in tasks:
-        task.cancel()
-    await socket_runner.cleanup()
-    return 0
+class _Server:
+    def __init__(self, cluster: Cluster, raft: Raft, settings: Settings) -> None:
+        self.cluster, self.raft, self.settings = cluster, raft, settings
+        authority = paths.on_node(f"{paths.TLS}/server-ca.crt").read_bytes()
+        address = f"{cluster.address}:{paths.API_PORT}"
+        self.api = Api(cluster.store, cluster.objects, cluster.table, cluster.version, address, authority)
+        self.runners: list[web.AppRunner] = []
+        self.tasks: list[asyncio.Future[Any]] = []
+        self.stop = asyncio.Event()
+        for number in (signal.SIGTERM, signal.SIGINT):
+            asyncio.get_running_loop().add_signal_handler(number, self.stop.set)
 
-
-async def _every(seconds: float, do: Callable[[], object], after: float = 0.0) -> None:
-    await asyncio.sleep(after)
-    while True:
+    async def serve(self, peer: Any, fresh: bool) -> int:
+        cluster, raft = self.cluster, self.raft
+        runner = web.AppRunner(self.api.app(), access_log=None, handle_signals=False)
+        await runner.setup()
+        self.runners.append(runner)
+        bind = self.settings.get("bind-address") or ("127.0.0.1" if paths.ROOT else None)
         try:
-            do()
-        except Exception as broken:
-            log.error(f"{type(broken).__name__}: {broken}")
-        await asyncio.sleep(seconds)
+            await web.TCPSite(runner, bind, paths.API_PORT, shutdown_timeout=1.0, ssl_context=_tls()).start()
+        except OSError as taken:
+            log.fatal(
+                f"starting kubernetes: preparing server: listen tcp :{paths.API_PORT}: bind: {taken.strerror}"
+            )
+            return 1
+        if peer is not None:
+            await joining.become_member(raft, peer)
+        elif raft.embedded and fresh:
+            raft.found()
+            joining.write_name(raft.name)
+        decides = asyncio.ensure_future(raft.run())
+        self.tasks.append(decides)
+        if not await self._until(self._member, decides, "Waiting for etcd server to become available"):
+            return 1 if decides.done() else 0
+        log.info("etcd data store connection OK" if raft.embedded else "Kine available at unix://kine.sock")
+        if raft.leads:
+            addons.install(cluster, self.settings.get("disable") or [])
+        mode = int(self.settings.get("write-kubeconfig-mode") or "600", 8)
+        kubeconfig = self.settings.get("write-kubeconfig") or paths.KUBECONFIG
+        pki.write_kubeconfig(kubeconfig, mode)
+        log.info(f"Wrote kubeconfig {kubeconfig}")
+        self.api.ready = True
+        notify("READY=1")
+        log.info("k3s is up and running")
+        try:
+            await self._agent()
+        except nodeagent.ShutdownError as why:
+            await asyncio.sleep(1)  # systemd was told that k3s is ready; the API goes away with the process
+            log.error(f"Shutdown request received: {why}")
+            return 1
+        self.tasks += self._background()
+        ended = asyncio.ensure_future(self.stop.wait())
+        await asyncio.wait([ended, decides], return_when=asyncio.FIRST_COMPLETED)
+        if decides.done():
+            decides.result()
+        log.info("Shutdown request received: pods keep running")
+        return 0
 
+    def _member(self) -> bool:
+        return self.raft.available and (not self.raft.embedded or self.raft.name in self.raft.voters())
 
-async def _control(cluster: Cluster) -> None:
-    """One pass of every controller whenever something changed, and once a second anyway."""
-    while True:
-        cluster.store.changed.clear()
-        for sync in cluster.syncs:
-            try:
-                sync(cluster)
-            except Exception as broken:
-                log.error(f"{getattr(sync, '__module__', sync)}: {type(broken).__name__}: {broken}")
-                import traceback
+    async def _until(self, good: Any, decides: asyncio.Future[Any], text: str) -> bool:
+        """A server without its datastore waits, for ever; systemd goes on waiting with it."""
+        said = 0.0
+        while not good():
+            if self.stop.is_set():
+                return False
+            if decides.done():
+                decides.result()
+                return False
+            if time.monotonic() - said > 5:
+                said = time.monotonic()
+                log.info(text)
+            await asyncio.sleep(0.1)
+        return True
 
-                traceback.print_exc(file=sys.stderr)
-        await asyncio.sleep(0.02)
-        with contextlib.suppress(asyncio.TimeoutError):
-            await asyncio.wait_for(cluster.store.changed.wait(), 1.0)
+    async def _agent(self) -> None:
+        """The part that runs pods. Its failure ends the whole process, after systemd was told that k3s is ready."""
+        cluster = self.cluster
+        try:
+            while True:
+                try:
+                    nodepassword.ensure(cluster.store, cluster.node, nodepassword.own())
+                    break
+                except nodepassword.RejectedError:
+                    why = nodepassword.REJECTED.format(paths.NODE_PASSWORD)
+                    log.info(f"Waiting to retrieve agent configuration; server is not ready: {why}")
+                    with contextlib.suppress(asyncio.TimeoutError):
+                        await asyncio.wait_for(self.stop.wait(), 5)
+                        return
+        finally:
+            pki.own_kubelet(cluster.node, cluster.address)
+        nodeagent.check(cluster, self.settings)
+        streams, runners = await nodeagent.start(cluster, self.settings)
+        self.runners += runners
+        assert self.raft.session is not None
+        assert self.raft.context is not None
+        self.api.pod_sub = Router(cluster, streams, self.raft.session, self.raft.context).handle
+        decided = [
+            lambda c: c.table.sync_custom(c.store.select("apiextensions.k8s.io/customresourcedefinitions")),
+            nodes.sync,
+            garbage.sync,
+            deployments.sync,
+            daemonsets.sync,
+            jobs.sync,
+            scheduler.sync,
+            services.sync,
+            *hami(cluster),
+        ]
 
+        def lead(_cluster: Cluster) -> None:
+            if self.raft.leads:
+                for sync in decided:
+                    sync(cluster)
+            else:
+                cluster.memory.pop("node-seen", None)
+                decided[0](cluster)
 
-async def _cri(cluster: Cluster) -> web.AppRunner:
-    """The container runtime's socket, which crictl asks."""
+        cluster.syncs = [lead, cluster.kubelet.sync]
+        self.tasks += nodeagent.tasks(cluster)
 
-    async def info(_request: web.Request) -> web.Response:
-        return web.json_response(cluster.daemon.info())
+    def _background(self) -> list[asyncio.Future[Any]]:
+        cluster = self.cluster
 
-    app = web.Application()
-    app.router.add_get("/info", info)
-    runner = web.AppRunner(app, access_log=None)
-    await runner.setup()
-    target = paths.on_node(paths.CONTAINERD_SOCKET)
-    target.parent.mkdir(parents=True, exist_ok=True)
-    target.unlink(missing_ok=True)
-    await web.UnixSite(runner, str(target)).start()
-    return runner
+        def expire() -> None:
+            if self.raft.leads:
+                events.expire(cluster.store)
+
+        return [
+            asyncio.ensure_future(cluster.store.keep_saved()),
+            asyncio.ensure_future(nodeagent.every(60.0, expire)),
+            asyncio.ensure_future(self._manifests()),
+        ]
+
+    async def _manifests(self) -> None:
+        while True:
+            for path, text in addons.changed(self.cluster):
+                if self.raft.leads:
+                    addons.apply(self.cluster, path, text)
+                    continue
+                address = self.raft.peers().get(self.raft.leader, "")
+                done = await self.raft.post(address, "/rehearsal/manifest", {"path": path, "text": text})
+                if done is None:  # tried again
+                    self.cluster.memory.get("manifests", {}).clear()
+            await asyncio.sleep(2.0)
+
+    async def close(self) -> None:
+        for task in self.tasks:
+            task.cancel()
+        self.cluster.store.save()
+        for runner in self.runners:
+            with contextlib.suppress(asyncio.TimeoutError):
+                await asyncio.wait_for(runner.cleanup(), 3)

@@ -29,6 +29,7 @@ class Store:
         self.changed = asyncio.Event()
         self.listeners: set[asyncio.Event] = set()
         self.dirty = False
+        self.epoch = 0  # grows when versions were taken back: watches then have to begin anew
 
     # --- reading
 
@@ -105,11 +106,19 @@ class Store:
         if gone is None:
             return None
         key = resource if isinstance(resource, str) else storage_key(resource)
-        for entry in [k for k in self.applied if k.startswith(f"{key}|{namespace}|{name}|")]:
-            del self.applied[entry]
+        self._forget_applied(key, namespace, name)
         gone = copy.deepcopy(gone)
         self._record("DELETED", key, gone)
         return gone
+
+    def _forget_applied(self, key: str, namespace: str, name: str) -> None:
+        for entry in [k for k in self.applied if k.startswith(f"{key}|{namespace}|{name}|")]:
+            del self.applied[entry]
+
+    def remember_applied(self, entry: str, body: Object) -> None:
+        """What a field manager applied; in the change log under a key of its own, so that copies have it too."""
+        self.applied[entry] = body
+        self._record("APPLIED", f"~{entry}", {"metadata": {}, "body": body})
 
     def _put(self, action: str, resource: Resource | str, obj: Object) -> Object:
         key = resource if isinstance(resource, str) else storage_key(resource)
@@ -148,12 +157,15 @@ class Store:
                 meta = obj["metadata"]
                 self.objects.setdefault(key, {})[(meta.get("namespace", ""), meta["name"])] = obj
 
+    def content(self) -> Object:
+        objects = {key: list(items.values()) for key, items in self.objects.items() if items}
+        return {"version": self.version, "applied": self.applied, "objects": objects}
+
     def save(self) -> None:
         if not self.dirty:
             return
         self.dirty = False
-        objects = {key: list(items.values()) for key, items in self.objects.items() if items}
-        content = json.dumps({"version": self.version, "applied": self.applied, "objects": objects})
+        content = json.dumps(self.content())
         self.path.parent.mkdir(parents=True, exist_ok=True)
         scratch = self.path.with_suffix(".new")
         scratch.touch(mode=0o600)

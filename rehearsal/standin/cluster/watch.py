@@ -28,7 +28,7 @@ async def stream(
     response = web.StreamResponse(headers={"Content-Type": "application/json"})
     version = query.get("resourceVersion") or ""
     initial = query.get("sendInitialEvents") == "true" or version in ("", "0")
-    listener = asyncio.Event()
+    epoch, listener = store.epoch, asyncio.Event()
     store.listeners.add(listener)
     sent: set[tuple[str, str]] = (
         set()
@@ -67,6 +67,9 @@ async def stream(
         deadline = _deadline(query.get("timeoutSeconds"))
         while True:
             listener.clear()
+            if store.epoch != epoch:
+                await send("ERROR", problem.ProblemError(410, "too old resource version").status())
+                return response
             for _, action, changed, obj in store.since(at) or []:
                 if changed == key and (not namespace or obj["metadata"].get("namespace") == namespace):
                     await _forward(action, obj, keep, show, sent, send)

@@ -1,6 +1,7 @@
 """The node agent: a worker for each pod that is bound to this node, and the extended resources in the node's status."""
 
 import asyncio
+import contextlib
 from pathlib import Path
 from typing import Any
 
@@ -93,13 +94,22 @@ class Kubelet:
         if pod["spec"].get("hostNetwork"):
             return self.cluster.address
         taken = {p.get("status", {}).get("podIP") for p in self.cluster.pods()}
+        node = self.cluster.store.get("nodes", "", self.cluster.node) or {"spec": {}}
+        prefix = node["spec"].get("podCIDR", "10.42.0.0/24").rpartition(".")[0]
         start = self.cluster.memory.get("last_ip", 1)
         for step in range(1, 253):
             number = 2 + (start - 1 + step) % 252
-            if f"10.42.0.{number}" not in taken:
+            if f"{prefix}.{number}" not in taken:
                 self.cluster.memory["last_ip"] = number
-                return f"10.42.0.{number}"
+                return f"{prefix}.{number}"
         raise RuntimeError("no free pod address")
+
+    def reassert(self) -> None:
+        """Says again how its pods are, where others came to think otherwise while this node was away."""
+        for worker in list(self.workers.values()):
+            if worker.states and not worker.leaving:
+                with contextlib.suppress(asyncio.CancelledError):
+                    worker.say()
 
     def _status(self) -> None:
         node = self.cluster.store.get("nodes", "", self.cluster.node)

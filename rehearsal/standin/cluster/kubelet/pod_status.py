@@ -25,6 +25,10 @@ class PodStatus:
         self.states[container["name"]] = {**state, **self.states.get(container["name"], {}), **changes}
         self._set()
 
+    def say(self) -> None:
+        """The status as it is known here."""
+        self._set()
+
     def _set(self, **fields: Any) -> None:
         pod = self.pod
         init_names = [c["name"] for c in pod["spec"].get("initContainers") or []]
