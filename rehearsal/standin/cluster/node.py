@@ -43,6 +43,7 @@ def register(cluster: Cluster, settings: Object) -> None:
             node["spec"]["taints"] = taints
         cluster.store.create("nodes", node)
     cluster.store.modify("nodes", "", cluster.node, lambda o: _fill(cluster, o, labels))
+    _renew(cluster)
 
 
 OWN_DOMAINS = re.compile(r"(^|\.)(kubernetes|k8s)\.io$")
@@ -132,10 +133,13 @@ def beat(cluster: Cluster) -> None:
         cluster.node,
         lambda o: _conditions(o["status"], ready),
     )
-    if cluster.store.modify("coordination.k8s.io/leases", "kube-node-lease", cluster.node, renew) is None:
-        cluster.store.create(
-            "coordination.k8s.io/leases", lease("kube-node-lease", cluster.node, cluster.node)
-        )
+    _renew(cluster)
+
+
+def _renew(cluster: Cluster) -> None:
+    key = "coordination.k8s.io/leases"
+    if cluster.store.modify(key, "kube-node-lease", cluster.node, renew) is None:
+        cluster.store.create(key, lease("kube-node-lease", cluster.node, cluster.node))
 
 
 def renew(obj: Object) -> None:

@@ -40,6 +40,7 @@ class Raft:
         self.hints: dict[str, str] = {}  # members known before the first copy is here
         self.acked = asyncio.Event()
         self.synced = not embedded
+        self.hurry = False  # the leader goes and asked this server to follow it
         self.context: ssl.SSLContext | None = None
         self.session: aiohttp.ClientSession | None = None
         self.file = paths.on_node(f"{paths.ETCD}/member/raft.json")
@@ -128,7 +129,7 @@ class Raft:
 
     def vote(self, asked: Object) -> Object:
         """Answers a candidate."""
-        live = self.leader and self.leader != asked["name"] and self.available
+        live = self.leader and self.leader != asked["name"] and self.available and not asked["hurry"]
         if asked["term"] > self.term and not live:
             self._step_down(asked["term"])
         mine = (self.last_term, self.store.version)
@@ -160,17 +161,25 @@ class Raft:
                     raise RemovedError(f"this server is a not a member of the etcd cluster: {self.name}")
                 if not self.available:
                     self._step_down(self.term)
-                    self.heard, patience = time.monotonic(), random.uniform(0, 2)
+                    self.heard, patience = time.monotonic(), ELECTION + random.uniform(0, ELECTION)
                 await asyncio.sleep(0.2)
                 continue
-            found = await self._look()
+            found = None if self.hurry else await self._look()
             if found:
                 await self._follow(*found)
-                self.heard, patience = max(self.heard, time.monotonic() - ELECTION), random.uniform(0, 2)
+                patience = 0.0 if self.hurry else ELECTION + random.uniform(0, ELECTION)
             elif time.monotonic() - self.heard > patience and self.name in self.voters():
                 await self._campaign()
-                self.heard, patience = time.monotonic(), random.uniform(1, 4)
+                self.heard, patience = time.monotonic(), random.uniform(1, ELECTION)
             await asyncio.sleep(0.2)
+
+    async def resign(self) -> None:
+        """A leader that is stopped hands over to whoever has most of its changes."""
+        others = [n for n in self.voters() if n != self.name]
+        if self.embedded and self.leads and others:
+            heir = max(others, key=lambda name: self.acks.get(name, (0, 0.0)))
+            await self.post(self.peers()[heir], "/rehearsal/heir", {})
+            self._step_down(self.term)
 
     async def post(self, address: str, path: str, body: Object) -> Object | None:
         assert self.session is not None
@@ -206,7 +215,9 @@ class Raft:
             "term": self.term,
             "last_term": self.last_term,
             "version": self.store.version,
+            "hurry": self.hurry,
         }
+        self.hurry = False
         voters = [n for n in self.voters() if n != self.name]
         peers = self.peers()
         answers = await asyncio.gather(*(self.post(peers[n], "/rehearsal/vote", asked) for n in voters))

@@ -220,6 +220,7 @@ class _Server:
             await asyncio.sleep(2.0)
 
     async def close(self) -> None:
+        await self.raft.resign()
         for task in self.tasks:
             task.cancel()
         self.cluster.store.save()

@@ -27,6 +27,7 @@ class Supervisor:
         self.paths: dict[str, Callable[[web.Request], Coroutine[Any, Any, Answer]]] = {
             "/rehearsal/who": self._who,
             "/rehearsal/vote": self._vote,
+            "/rehearsal/heir": self._heir,
             "/rehearsal/join": self._join,
             "/rehearsal/stream": self._stream,
             "/rehearsal/write": self._write,
@@ -146,6 +147,10 @@ class Supervisor:
         if asked["name"] not in self.raft.members():
             return web.Response(status=403, text="no member\n")
         return web.json_response(self.raft.vote(asked))
+
+    async def _heir(self, _request: web.Request) -> Answer:
+        self.raft.hurry = True
+        return web.json_response({})
 
     async def _join(self, request: web.Request) -> Answer:
         """One server at a time, and only while there is a majority."""

@@ -1,6 +1,7 @@
 """The default scheduler. It knows nothing of HAMi: a pod that asks for `nvidia.com/gpumem` stays Pending here."""
 
 import time
+from collections import Counter
 from collections.abc import Callable
 from typing import Any
 
@@ -62,14 +63,19 @@ def waiting(cluster: Cluster, name: str, remember: Callable[[], Any] | None = No
 
 
 def place(cluster: Cluster, pod: Object, ignored: set[str]) -> tuple[Object | None, dict[str, int], int]:
+    """The node with the fewest pods of those that fit."""
     reasons: dict[str, int] = {}
     nodes = cluster.store.select("nodes")
+    good = []
     for node in nodes:
         why = fits(cluster, pod, node, ignored)
         if not why:
-            return node, reasons, len(nodes)
+            good.append(node)
         for reason in why:
             reasons[reason] = reasons.get(reason, 0) + 1
+    if good:
+        held = Counter(p["spec"].get("nodeName") for p in cluster.pods() if is_active(p))
+        return min(good, key=lambda n: held[n["metadata"]["name"]]), reasons, len(nodes)
     return None, reasons, len(nodes)
 
 

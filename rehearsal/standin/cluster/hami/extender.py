@@ -5,12 +5,14 @@ import contextlib
 import random
 from typing import Any
 
-from .. import containerd, machine, node
+from .. import clock, containerd, machine, node
 from ..kubelet import programs
 from ..kubelet.container import Played
+from ..problem import ProblemError
 from . import release
 
 Object = dict[str, Any]
+LEASE = 15.0  # s
 LEADER_AFTER = (3.0, 6.0)  # s; the real one takes its first tick, at most 15 s
 
 
@@ -38,10 +40,9 @@ async def extender(context: programs.Context, held: Played) -> int:
         delay = float(late or 3600)
     if not held.recall().get("leader"):
         await _wait(delay, late is not None)
-        await _lead(context, held)
     while True:
-        await asyncio.sleep(10)
-        _renew(context)
+        _lead(context, held)
+        await asyncio.sleep(2)
 
 
 async def _wait(delay: float, faulty: bool) -> None:
@@ -53,40 +54,37 @@ async def _wait(delay: float, faulty: bool) -> None:
             return
 
 
-async def _lead(context: programs.Context, held: Played) -> None:
-    """Followers wait: with several replicas one pod at a time carries the label."""
-    cluster, meta = context.cluster, context.pod["metadata"]
-    name = context.pod["metadata"]["labels"].get("app.kubernetes.io/component", "hami-scheduler")
-    while True:
-        others = [
-            p
-            for p in release.extenders(cluster)
-            if p["metadata"]["uid"] != meta["uid"]
-            and p["metadata"]["labels"].get("app.kubernetes.io/component") == name
-            and p["metadata"]["labels"].get(release.LEADER_LABEL) == "leader"
-        ]
-        if not others:
-            break
-        await asyncio.sleep(1)
-    if release.version_of(context.image.name) >= (2, 9, 0):
+def _lead(context: programs.Context, held: Played) -> None:
+    """Followers wait: of several replicas the one that holds the Lease carries the label, and loses it with the Lease."""
+    leads = context.arguments.get("leader-elect") != "true" or _holds(context)
+    meta = context.pod["metadata"]
+    labelled = meta["labels"].get(release.LEADER_LABEL) == "leader"
+    if leads != labelled and release.version_of(context.image.name) >= (2, 9, 0):
 
         def label(obj: Object) -> None:
-            obj["metadata"].setdefault("labels", {})[release.LEADER_LABEL] = "leader"
+            obj["metadata"].setdefault("labels", {}).pop(release.LEADER_LABEL, None)
+            if leads:
+                obj["metadata"]["labels"][release.LEADER_LABEL] = "leader"
 
-        cluster.store.modify("pods", meta["namespace"], meta["name"], label)
-    held.remember(leader=True)
-    held.log(f"I1201 leaderelection.go:258] {meta['name']} is leader")
-    _renew(context)
+        context.cluster.store.modify("pods", meta["namespace"], meta["name"], label)
+    if leads and not held.recall().get("leader"):
+        held.log(f"I1201 leaderelection.go:258] {meta['name']} is leader")
+    if leads != bool(held.recall().get("leader")):
+        held.remember(leader=leads)
 
 
-def _renew(context: programs.Context) -> None:
-    arguments = context.arguments
-    if arguments.get("leader-elect") != "true":
-        return
-    namespace = context.pod["metadata"]["namespace"]
-    lease = node.lease(namespace, "hami-scheduler", context.pod["metadata"]["name"])
-    store = context.cluster.store
-    key = "coordination.k8s.io/leases"
-    with contextlib.suppress(Exception):
-        if store.modify(key, namespace, "hami-scheduler", lambda o: o.update(spec=lease["spec"])) is None:
-            store.create(key, lease)
+def _holds(context: programs.Context) -> bool:
+    """Takes the Lease when it is free or old, and renews it."""
+    meta, store = context.pod["metadata"], context.cluster.store
+    key, name = "coordination.k8s.io/leases", "hami-scheduler"
+
+    def take(obj: Object) -> None:
+        spec = obj["spec"]
+        if spec["holderIdentity"] == meta["name"] or clock.age(spec["renewTime"]) > LEASE:
+            spec.update(holderIdentity=meta["name"], renewTime=clock.micro(), leaseDurationSeconds=int(LEASE))
+
+    with contextlib.suppress(ProblemError):
+        if store.modify(key, meta["namespace"], name, take) is None:
+            store.create(key, node.lease(meta["namespace"], name, meta["name"]))
+    found = store.get(key, meta["namespace"], name)
+    return found is not None and found["spec"]["holderIdentity"] == meta["name"]

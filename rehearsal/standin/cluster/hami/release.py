@@ -76,7 +76,8 @@ class Scheduler:
 
 
 def active(cluster: Cluster) -> Scheduler | None:
-    for pod in extenders(cluster):
+    pods = sorted(extenders(cluster), key=lambda p: p["metadata"]["labels"].get(LEADER_LABEL) != "leader")
+    for pod in pods:  # followers answer nothing while there is a leader
         found = Scheduler(cluster, pod)
         if found.places_pods:
             return found
