@@ -13,17 +13,7 @@ from rehearsal.state import State
 def fleet(state: State) -> dict[str, Any]:
     """The fleet file's content."""
     content, mirror = state.read(), f"https://{keys.MIRROR_NAME}"
-    hosts = [
-        {
-            "name": one["name"],
-            "ssh_hostname": "127.0.0.1",
-            "ssh_port": content["ports"][one["name"]],
-            "ssh_user": content["user"],
-            "ssh_key": str(state.folder / "id_ed25519"),
-            "ssh_known_hosts_file": str(state.folder / "known_hosts"),
-        }
-        for one in content["nodes"]
-    ]
+    hosts = [_host(state, content, one["name"]) for one in content["nodes"]]
     settings = {
         "toolkit_repository_url": f"{mirror}/libnvidia-container",
         "toolkit_key_fingerprint": keys.fingerprint(),
@@ -34,7 +24,41 @@ def fleet(state: State) -> dict[str, Any]:
         "hami_chart_repository": f"{mirror}/HAMi",
         "hami_chart_sha256": content["chart_sha256"],
     }
+    if content.get("shape"):
+        return _clusters(state, content, settings)
     return {"hosts": hosts, "settings": settings}
+
+
+def _host(state: State, content: dict[str, Any], name: str) -> dict[str, Any]:
+    return {
+        "name": name,
+        "ssh_hostname": "127.0.0.1",
+        "ssh_port": content["ports"][name],
+        "ssh_user": content["user"],
+        "ssh_key": str(state.folder / "id_ed25519"),
+        "ssh_known_hosts_file": str(state.folder / "known_hosts"),
+    }
+
+
+def _clusters(state: State, content: dict[str, Any], settings: dict[str, Any]) -> dict[str, Any]:
+    """The shape that the plan had, with hosts in place of nodes; they reach each other by `k3s_node_ip`."""
+    shape = content["shape"]
+    addresses = {one["name"]: one["address"] for one in content["nodes"]}
+
+    def host(one: dict[str, Any]) -> dict[str, Any]:
+        own = {"k3s_node_ip": addresses[one["node"]], **one["settings"]}
+        return {**_host(state, content, one["node"]), **own}
+
+    clusters = [
+        {
+            **cluster,
+            "servers": list(map(host, cluster["servers"])),
+            "agents": list(map(host, cluster["agents"])),
+        }
+        for cluster in shape["clusters"]
+    ]
+    found = {"hosts": list(map(host, shape["hosts"])), "clusters": clusters}
+    return {**{k: v for k, v in found.items() if v}, "settings": settings | shape["settings"]}
 
 
 def ssh_command(state: State, node_name: str, user: str | None = None) -> list[str]:

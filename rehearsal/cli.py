@@ -8,6 +8,7 @@ import os
 import signal
 import sys
 import textwrap
+from pathlib import Path
 from types import FrameType
 
 from rehearsal import breakage, faults, host
@@ -56,6 +57,12 @@ def _parser() -> argparse.ArgumentParser:
             metavar="NAME",
             type=_profile,
             help="a node of this kind instead of --nodes (several times): a card, or any fault of a host below",
+        )
+        one.add_argument(
+            "--fleet",
+            type=Path,
+            metavar="FILE",
+            help="hosts and clusters as this file has them, instead of --card, --cards and --nodes (examples/fleets)",
         )
         one.add_argument(
             "--user",

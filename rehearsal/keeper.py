@@ -8,10 +8,12 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import json
 import signal
 import socket
 import subprocess
 import sys
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
@@ -22,16 +24,31 @@ from rehearsal.state import State
 REBOOT = 133  # how nspawn says that the node wants to be started again
 
 
-async def _pump(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+async def _pump(
+    reader: asyncio.StreamReader, writer: asyncio.StreamWriter, late: Callable[[], float] = float
+) -> None:
     with contextlib.suppress(OSError):
         while data := await reader.read(65536):
+            await asyncio.sleep(late())
             writer.write(data)
             await writer.drain()
     with contextlib.suppress(OSError, RuntimeError):
         writer.write_eof()
 
 
-async def _forward(address: str, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+def _delay(state: State, name: str) -> float:
+    """How late a node's answers are, by its fault slow-node."""
+    with contextlib.suppress(OSError, ValueError):
+        for fault in json.loads((state.node_folder(name) / "node.json").read_text())["faults"]:
+            key, _, value = fault.partition("=")
+            if key == "slow-node":
+                return float(value or 1)
+    return 0.0
+
+
+async def _forward(
+    state: State, name: str, address: str, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
+) -> None:
     """One connection from the loopback listener to a node's sshd; refused there is closed here."""
     try:
         inner_reader, inner_writer = await asyncio.open_connection(address, 22)
@@ -41,7 +58,8 @@ async def _forward(address: str, reader: asyncio.StreamReader, writer: asyncio.S
     for end in (writer, inner_writer):
         end.get_extra_info("socket").setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     try:
-        await asyncio.gather(_pump(reader, inner_writer), _pump(inner_reader, writer))
+        late = partial(_delay, state, name)
+        await asyncio.gather(_pump(reader, inner_writer), _pump(inner_reader, writer, late))
     finally:
         writer.close()
         inner_writer.close()
@@ -77,7 +95,9 @@ async def _serve(state: State, listeners: dict[str, socket.socket]) -> None:
     await Mirror(state.folder).start(network.MIRROR_ADDRESS)
     machines = asyncio.gather(*(_boot(state, one["name"]) for one in content["nodes"]))
     for one in content["nodes"]:
-        await asyncio.start_server(partial(_forward, one["address"]), sock=listeners[one["name"]])
+        await asyncio.start_server(
+            partial(_forward, state, one["name"], one["address"]), sock=listeners[one["name"]]
+        )
     state.write(ports={name: listener.getsockname()[1] for name, listener in listeners.items()})
     # Ends when every node powered off, or raises what kept one from starting; a SIGTERM ends it too.
     asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, machines.cancel)

@@ -25,10 +25,11 @@ from rehearsal import (
     network,
     node,
     parts,
+    plan,
     www,
 )
 from rehearsal.errors import RehearsalError
-from rehearsal.profiles import PROFILES, cards
+from rehearsal.profiles import PROFILES
 from rehearsal.state import State, names, replace, require
 
 BOOT_SECONDS = 90
@@ -50,12 +51,17 @@ def up(
     user: str = "root",
     broken: tuple[str, ...] = (),
     profiles: tuple[str, ...] = (),
+    fleet: Path | None = None,
 ) -> State:
     """Boots a rehearsal and returns its state; whatever fails on the way is undone.
 
     + profiles: one node for each, in place of `nodes`: a card, or a broken host that preflight names (breakage.py)
+    + fleet: a file that describes hosts and clusters (plan.py), in place of the others
     """
     broken = tuple(faults.check(broken))
+    if any(faults.name_of(f) == "cut" for f in broken):
+        raise RehearsalError("a node cannot boot with its network cut; add that fault to one that runs")
+    planned = plan.read(fleet, broken) if fleet else None
     state = State(name)
     with cache.locked(f"up-{name}"):
         if state.folder.exists() or network.exists(name):
@@ -66,7 +72,8 @@ def up(
             cleanup.down(state)  # one that was killed
         prepare()
         try:
-            _make(state, _members(card, count, nodes, broken, profiles), user, broken)
+            members = planned.members if planned else _members(card, count, nodes, broken, profiles)
+            _make(state, members, user, broken, planned.shape if planned else None)
             _start(state)
         except BaseException:
             with cleanup.quiet_signals():
@@ -90,23 +97,20 @@ def _members(
             model = name if name in PROFILES else breakage.CARD.get(name, card)
             own = [] if name in PROFILES else [profile]
             wanted.append((f"{name}-{number + 1}", model, faults.check([*broken, *own])))
-    return [
-        {
-            "name": name,
-            "profile": model,
-            "driver": PROFILES[model].driver,
-            "address": network.node_address(number),
-            "cards": cards(model, count, name),
-            "faults": own,
-        }
-        for number, (name, model, own) in enumerate(wanted)
-    ]
+    return [plan.member(n, name, model, count, own) for n, (name, model, own) in enumerate(wanted)]
 
 
-def _make(state: State, members: list[dict[str, Any]], user: str, broken: tuple[str, ...]) -> None:
+def _make(
+    state: State,
+    members: list[dict[str, Any]],
+    user: str,
+    broken: tuple[str, ...],
+    shape: dict[str, Any] | None,
+) -> None:
     """State first, then everything in it."""
     state.folder.mkdir(mode=0o700)
     state.write(name=state.name, user=user, faults=list(broken), nodes=members, started=time.time())
+    state.write(shape=shape)
     state.data.mkdir(parents=True)
     replace(
         state.folder / "mirror-faults.json",
@@ -167,6 +171,7 @@ def change_faults(
         raise RehearsalError(f"no node named {only} in rehearsal {name}")
     lock = any(faults.name_of(f) in ("apt-lock", "all") for f in (*add, *clear))
     content["faults"] = faults.changed(content["faults"], add, clear)
+    before = {one["name"]: _is_cut(one) for one in chosen}
     for one in chosen:
         one["faults"] = faults.changed(one["faults"], add, clear)
         node.describe(state, one)
@@ -174,12 +179,20 @@ def change_faults(
     shared = [f for f in content["faults"] if faults.name_of(f) in faults.MIRROR]
     replace(state.folder / "mirror-faults.json", json.dumps(shared))
     for one in chosen:
+        if _is_cut(one) != before[one["name"]]:
+            network.connect(name, one["name"], before[one["name"]])
+        if _is_cut(one):  # nothing can be said to it; its own side is told when it is back
+            continue
         done = access.ssh(
             state, one["name"], ["/usr/lib/rehearsal/node-apply", *(["--apt-lock"] if lock else [])]
         )
         if done.returncode:
             raise RehearsalError(f"node {one['name']} could not apply it: {done.stderr[-800:]}")
     return {one["name"]: one["faults"] for one in chosen}
+
+
+def _is_cut(one: dict[str, Any]) -> bool:
+    return any(faults.name_of(f) == "cut" for f in one["faults"])
 
 
 def listing() -> list[dict[str, Any]]:

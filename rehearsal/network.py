@@ -45,6 +45,12 @@ def create(name: str) -> None:
         run(["ip", "-n", space, *command.split()])
 
 
+def connect(name: str, node: str, on: bool) -> None:
+    """Plugs a running node's cable into the bridge, or pulls it there: the node sees a link on which nothing answers."""
+    where = ["master", BRIDGE] if on else ["nomaster"]
+    run(["ip", "-n", namespace(name), "link", "set", "dev", f"vb-{name}-{node}", *where])
+
+
 def processes(name: str) -> list[int]:
     """Processes whose network is the rehearsal's (a node's own processes have one of their own)."""
     if not exists(name):

@@ -26,6 +26,8 @@ def boot(options: argparse.Namespace) -> State:
     wanted = f"{options.nodes} node(s) with {options.cards} x {options.card}"
     if options.profile:
         wanted = f"one node each of {' '.join(options.profile)}"
+    if options.fleet:
+        wanted = f"the fleet of {options.fleet}"
     broken = f", broken on purpose: {' '.join(options.fault)}" if options.fault else ""
     print(f"Booting {wanted}{broken}", flush=True)
     begun = time.monotonic()
@@ -37,6 +39,7 @@ def boot(options: argparse.Namespace) -> State:
         options.user,
         tuple(options.fault),
         tuple(options.profile),
+        options.fleet,
     )
     print(f"Up after {time.monotonic() - begun:.0f} s: {' '.join(state.read()['ports'])}", flush=True)
     return state

@@ -128,13 +128,15 @@ class Raft:
         pki.write_private(self.file, json.dumps(kept).encode())
 
     def vote(self, asked: Object) -> Object:
-        """Answers a candidate."""
+        """Answers a candidate. One that only asks beforehand (`pre`) changes nothing here: a server that was cut off for a
+        while has no right to a new term as long as the others have a leader."""
         live = self.leader and self.leader != asked["name"] and self.available and not asked["hurry"]
+        complete = (asked["last_term"], asked["version"]) >= (self.last_term, self.store.version)
+        if asked["pre"]:
+            return {"granted": bool(not live and complete and asked["term"] > self.term), "term": self.term}
         if asked["term"] > self.term and not live:
             self._step_down(asked["term"])
-        mine = (self.last_term, self.store.version)
-        good = not live and asked["term"] == self.term and self.voted in ("", asked["name"])
-        good = good and (asked["last_term"], asked["version"]) >= mine
+        good = not live and complete and asked["term"] == self.term and self.voted in ("", asked["name"])
         if good:
             self.voted, self.heard = asked["name"], time.monotonic()
             self._keep()
@@ -207,27 +209,30 @@ class Raft:
         address = self.address if self.leads else self.peers().get(self.leader, "")
         return {"leader": self.leader if self.available else "", "term": self.term, "address": address}
 
-    async def _campaign(self) -> None:
-        self.term, self.voted = self.term + 1, self.name
-        self._keep()
-        asked = {
-            "name": self.name,
-            "term": self.term,
-            "last_term": self.last_term,
-            "version": self.store.version,
-            "hurry": self.hurry,
-        }
-        self.hurry = False
-        voters = [n for n in self.voters() if n != self.name]
-        peers = self.peers()
+    async def _asked(self, term: int, pre: bool) -> bool:
+        """Would, or does, a majority have this server?"""
+        asked = {"name": self.name, "term": term, "pre": pre, "hurry": self.hurry}
+        asked |= {"last_term": self.last_term, "version": self.store.version}
+        voters, peers = [n for n in self.voters() if n != self.name], self.peers()
         answers = await asyncio.gather(*(self.post(peers[n], "/rehearsal/vote", asked) for n in voters))
         newest = max((a["term"] for a in answers if a), default=0)
-        if newest > self.term:
+        if newest > term:
             self._step_down(newest)
-            return
         granted = 1 + sum(1 for a in answers if a and a["granted"])
-        if asked["term"] != self.term or granted <= (len(voters) + 1) // 2:
+        return newest <= term and granted > (len(voters) + 1) // 2
+
+    async def _campaign(self) -> None:
+        if not await self._asked(self.term + 1, True):
+            self.hurry = False
             return
+        self.term, self.voted = self.term + 1, self.name
+        self._keep()
+        term = self.term
+        won = await self._asked(term, False)
+        self.hurry = False
+        if not won or self.term != term:
+            return
+        voters = [n for n in self.voters() if n != self.name]
         now = time.monotonic()
         self.leader, self.last_term, self.synced = self.name, self.term, True
         self.acks = {name: (0, now) for name in voters}
