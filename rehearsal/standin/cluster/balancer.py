@@ -4,11 +4,13 @@ import asyncio
 import contextlib
 import json
 import threading
+import time
 import urllib.parse
 
 from . import log, paths, pki
 
-DIAL = 5.0  # s
+DIAL = 3.0  # s
+SILENT = 30.0  # s
 
 
 class Balancer:
@@ -25,6 +27,7 @@ class Balancer:
             if kept["ServerURL"] == url:
                 self.servers = kept["ServerAddresses"]
         self.first = ""
+        self.silent: dict[str, float] = {}  # when a server did not answer
         self.failed: OSError | None = None
         self._up = threading.Event()
 
@@ -47,7 +50,9 @@ class Balancer:
             pki.write_private(self.file, json.dumps(content).encode())
 
     def _order(self) -> list[str]:
-        return list(dict.fromkeys(filter(None, [self.first, *self.servers, self.default])))
+        """Those that did not answer a moment ago come last."""
+        everyone = dict.fromkeys(filter(None, [self.first, *self.servers, self.default]))
+        return sorted(everyone, key=lambda s: time.monotonic() - self.silent.get(s, -SILENT) < SILENT)
 
     async def _serve(self) -> None:
         try:
@@ -66,7 +71,9 @@ class Balancer:
             try:
                 inner = await asyncio.wait_for(asyncio.open_connection(host, int(port)), DIAL)
             except (OSError, TimeoutError):
+                self.silent[server] = time.monotonic()
                 continue
+            self.silent.pop(server, None)
             self.first = server
             with contextlib.suppress(Exception):
                 await asyncio.wait(

@@ -246,7 +246,7 @@ class Raft:
         assert self.session is not None
         assert self.context is not None
         host, _, port = address.rpartition(":")
-        remote = Remote(host, int(port), pki.peer_context())
+        remote = Remote(host, int(port), pki.peer_context(), 3.0)
 
         def heard(message: Object) -> None:
             if message["term"] < self.term:

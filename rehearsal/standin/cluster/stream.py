@@ -30,8 +30,8 @@ async def follow(
     with contextlib.suppress(
         aiohttp.ClientConnectionError, asyncio.TimeoutError, ConnectionError, ValueError, OSError
     ):
-        opening = session.ws_connect(url, ssl=context, max_msg_size=0, autoclose=True)
-        socket = await asyncio.wait_for(opening, silence)
+        opening = session.ws_connect(url, ssl=context, max_msg_size=0, timeout=0.5)
+        socket = await asyncio.wait_for(opening, 2 * silence)
         try:
             while True:
                 message = await asyncio.wait_for(socket.receive(), silence)
