@@ -28,7 +28,7 @@ NODES = '{range .items[*]}{.metadata.name} {.status.conditions[?(@.type=="Ready"
 
 
 @pytest.fixture(scope="module")
-def machines(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Hand]]:
+def hands(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Hand]]:
     if os.geteuid() != 0:
         pytest.skip("needs root: systemd-nspawn boots the nodes")
     host.require()
@@ -43,21 +43,21 @@ def machines(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Han
 
 
 @pytest.fixture(scope="module")
-def cluster(machines: dict[str, Hand]) -> dict[str, Hand]:
-    first = machines["s1"]
+def cluster(hands: dict[str, Hand]) -> dict[str, Hand]:
+    first = hands["s1"]
     first.install("server", **{"cluster-init": True})
     first.start()
     for name in ("s2", "s3"):
-        machines[name].join(first, "server")
+        hands[name].join(first, "server")
     for name in ("a1", "a2"):
-        machines[name].ok(TOOLKIT)
-        machines[name].join(first, **GPU)
+        hands[name].ok(TOOLKIT)
+        hands[name].join(first, **GPU)
     wait_for(first, EVERYBODY, 30)
     first.ok(f"{HELM} --set scheduler.replicas=3")
     first.wait(
         "k3s kubectl -n kube-system get endpoints hami-scheduler -o yaml | grep -q hami-scheduler-", 40
     )
-    return machines
+    return hands
 
 
 def ready(machine: Hand) -> set[str]:
@@ -92,23 +92,23 @@ def gpu_pod(machine: Hand, name: str, node: str, memory: int = 8000) -> None:
     machine.wait(f"k3s kubectl get pod {name} | grep -q Running", 60)
 
 
-def test_the_fleet_file_has_the_same_shape_with_hosts_in_it(machines: dict[str, Hand]) -> None:
-    written = yaml.safe_load(machines["s1"].state.fleet.read_text())
+def test_the_fleet_file_has_the_same_shape_with_hosts_in_it(hands: dict[str, Hand]) -> None:
+    written = yaml.safe_load(hands["s1"].state.fleet.read_text())
     assert [one["name"] for one in written["hosts"]] == ["solo"]
     (edge,) = written["clusters"]
     assert [one["name"] for one in edge["servers"]] == ["s1", "s2", "s3"]
     assert [one["name"] for one in edge["agents"]] == ["a1", "a2"]
     for one in [*written["hosts"], *edge["servers"], *edge["agents"]]:
-        assert one["k3s_node_ip"] == machines[one["name"]].address
+        assert one["k3s_node_ip"] == hands[one["name"]].address
         assert Path(one["ssh_key"]).exists()
     assert written["settings"]["k3s_release_url"].startswith("https://mirror.rehearsal/")
 
 
-def test_nodes_have_their_own_cards_and_reach_each_other(machines: dict[str, Hand]) -> None:
-    assert machines["s1"].run("command -v nvidia-smi").returncode
-    assert "L4" in machines["a2"].ok("nvidia-smi -L")
-    assert machines["solo"].ok("nvidia-smi -L").count("H200") == 2
-    assert machines["a1"].address in machines["s2"].ok("getent hosts a1")
+def test_nodes_have_their_own_cards_and_reach_each_other(hands: dict[str, Hand]) -> None:
+    assert hands["s1"].run("command -v nvidia-smi").returncode
+    assert "L4" in hands["a2"].ok("nvidia-smi -L")
+    assert hands["solo"].ok("nvidia-smi -L").count("H200") == 2
+    assert hands["a1"].address in hands["s2"].ok("getent hosts a1")
 
 
 def test_each_agent_gives_its_own_card_to_pods(cluster: dict[str, Hand]) -> None:
