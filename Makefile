@@ -31,7 +31,8 @@ rehearse: setup ## watch the whole lab on a machine without a GPU (CARD=h200 CAR
 
 test: check ## everything: check, then rehearsal nodes; what cannot run is listed with its reason
 	./scripts/as-root .venv/bin/python -m rehearsal prepare --install-packages
-	./scripts/as-root .venv/bin/pytest -q -n 3 --dist loadfile tests/standin tests/rehearsal tests/gpu
+	./scripts/as-root .venv/bin/pytest -q tests/standin
+	./scripts/as-root .venv/bin/pytest -q -n 4 --dist loadfile tests/rehearsal tests/gpu
 
 lock: ## pin the exact versions that CI installs
 	uv pip compile --quiet --universal --python-version 3.11 --group dev pyproject.toml --generate-hashes --no-header --no-annotate -o requirements-dev.lock

@@ -1,4 +1,4 @@
-"""Files of tests run beside each other (`-n 3 --dist loadfile`): most of their time they wait for machines."""
+"""Files of tests run beside each other (`-n 4 --dist loadfile`): most of their time they wait for machines."""
 
 from __future__ import annotations
 
