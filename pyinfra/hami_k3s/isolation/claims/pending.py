@@ -22,7 +22,9 @@ def decide(evidence: Evidence) -> Verdict:
     scheduler = evidence.scheduler_name
     expected = f"{plan.overask_mib} MiB Pending: CardInsufficientMemory from {scheduler}"
     observed = f"{pod.name} {pod.phase}"
-    if pod.phase != "Pending":
+    if pod.phase != "Pending" or pod.node is not None:
+        # A pod that has its node is scheduled, though its container may not run yet.
+        observed += f", scheduled to {pod.node}" if pod.phase == "Pending" else ""
         return failed(
             ID,
             expected,
