@@ -35,12 +35,12 @@ def agent(server, tmp_path_factory):
 
 
 @pytest.fixture
-def other(tmp_path):
+def other(short):
     """Makes further machines, for one test."""
     made = []
 
     def make(name, role="agent", **settings):
-        made.append(Machine(tmp_path / f"{name}-{len(made)}", name, role, **settings))
+        made.append(Machine(short / f"{name}-{len(made)}", name, role, **settings))
         return made[-1]
 
     yield make

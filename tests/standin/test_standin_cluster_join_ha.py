@@ -37,14 +37,14 @@ def cluster(tmp_path_factory):
 
 
 @pytest.fixture
-def joiner(cluster, tmp_path):
+def joiner(cluster, short):
     """A server that is about to join, with settings of its own."""
     made = []
 
     def make(name, **settings):
         first = cluster["s1"]
         base = {"server": first.url, "token": first.token}
-        made.append(Machine(tmp_path / name, name, "server", card=False, **{**base, **settings}))
+        made.append(Machine(short / name, name, "server", card=False, **{**base, **settings}))
         return made[-1]
 
     yield make
