@@ -35,21 +35,12 @@ NOTHING = Answer("", 255)
 
 
 def mapping(text: str | None) -> dict[str, Any]:
-    """A JSON object; empty for anything else (helm says null for "no values")."""
+    """A JSON object; empty for anything else."""
     try:
         data = json.loads(text or "null")
     except ValueError:
         return {}
     return data if isinstance(data, dict) else {}
-
-
-def mappings(text: str | None) -> list[dict[str, Any]] | None:
-    """The objects of a JSON array; None for anything else."""
-    try:
-        data = json.loads(text or "null")
-    except ValueError:
-        return None
-    return [one for one in data if isinstance(one, dict)] if isinstance(data, list) else None
 
 
 def script(probes: Mapping[str, str]) -> str:
