@@ -15,6 +15,8 @@ from hami_k3s.waits import Look, complain, until
 
 FOLDER = "/run/hami-k3s"
 BUSY = "busy"
+# systemd says SIGTERM a second time when the outer shell is gone: a script's clean-up (trap on EXIT) must outlive both.
+CLEAN_END = "trap 'trap \"\" TERM; exit 1' TERM\n"
 
 
 def _unit(name: str) -> str:
@@ -88,5 +90,5 @@ def _start(host: Host, name: str, script: str, limit: int) -> Result:
         f"umask 077; mkdir -p {folder} && rm -f {folder}/rc {folder}/log && cat >{folder}/script && "
         f"systemd-run --quiet --collect --unit={_unit(name)} --property=RuntimeMaxSec={limit} --setenv=HOME=/root "
         f"sh -c {shlex.quote(inner)}",
-        stdin=script,
+        stdin=CLEAN_END + script,
     )

@@ -7,7 +7,6 @@ expected={{ fingerprint | quote }}
 new=$key.new
 mkdir -p "$(dirname "$key")"
 trap 'rm -f "$new" "$new.from"' EXIT
-trap 'exit 1' TERM
 ulimit -f 2048
 case "$url" in
 file:*) fetch() { cp "${url#file://}" "$new"; } ;;

@@ -13,7 +13,6 @@ mkdir -p "$folder"
 rm -rf "$folder"/.download.*
 work=$(mktemp -d "$folder/.download.XXXXXX")
 trap 'rm -rf "$work"' EXIT
-trap 'exit 1' TERM
 # No file may grow past this: neither a body without end nor a bomb in an archive fills the disk.
 most={{ most_mib }}
 ulimit -f $((most * 2048))

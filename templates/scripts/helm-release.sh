@@ -7,7 +7,6 @@ chart={{ chart_file | quote }}
 repository={{ repository | quote }}
 work=$(mktemp -d)
 trap 'rm -rf "$work"; kill $watch 2>/dev/null || true' EXIT
-trap 'exit 1' TERM
 watch=
 if [ ! -f "$chart" ]; then
     got="$work/hami-{{ chart_version }}.tgz"

@@ -48,8 +48,9 @@ def test_killed_while_packages_are_installed(machines: Any, file: Path) -> None:
         "apt-mark unhold '*nvidia-container*'; apt-get purge -y '*nvidia-container*'; rm -f /usr/local/bin/k3s"
     )
     process = start(file, GPU_NODE)
-    hit = "systemctl kill -s KILL hami-k3s-toolkit.service"
-    assert node.run(WAIT.format("pgrep -x dpkg >/dev/null") + f" && {hit}").ok
+    unit = "hami-k3s-toolkit.service"
+    inside = f"grep -qx dpkg $(sed s,.*,/proc/\\&/comm, /sys/fs/cgroup/system.slice/{unit}/cgroup.procs) /dev/null 2>/dev/null"
+    assert node.run(WAIT.format(inside) + f" && systemctl kill -s KILL {unit}").ok
     end(process, signal.SIGKILL)
     assert node.run("! nvidia-container-runtime --version").ok or node.run("dpkg --audit").stdout
     with node.broken("bad-checksum"):  # as far as k3s, which the next test needs
