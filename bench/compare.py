@@ -104,7 +104,7 @@ def how(contender: str, label: str, of: Fleet, folder: Path) -> tuple[list[str],
             of, "deploys/verify.py" if label == "verify" else "deploys/gpu_node.py"
         )
         if label == "verify":
-            command += ["--data", f"verify_reports={folder}/reports"]
+            command += ["--data", f"report_folder={folder}/reports"]
         return [*command, "--parallel", str(max(len(of.hosts), 1))], environment
     return contenders.shell(of, folder) if contender == "shell" else contenders.ansible(of, folder)
 

@@ -159,8 +159,9 @@ class Settings(BaseModel):
         False,
         description="also prove that all of it holds after a restart of k3s and a daemon-reload, which it does",
     )
-    verify_reports: str = Field("reports", description="folder for the reports, on the control side")
-
+    report_folder: str = Field(
+        "reports", description="folder for reports and trails, on the control side: one folder a run in it"
+    )
     report_language: Literal["en", "zh"] = Field("en", description="language of report.html and report.md")
 
     preflight_ignore: list[str] = Field(
@@ -169,7 +170,6 @@ class Settings(BaseModel):
     preflight_disk_gib: int = Field(
         10, ge=1, description="GiB that must be free for images before k3s is there (the nvcc probe adds 12)"
     )
-    preflight_reports: str = Field("reports", description="folder for preflight's JSON, on the control side")
 
     driver_install: bool = Field(
         False,

@@ -113,7 +113,7 @@ def start(fleet_file: Path, what: str, *options: str) -> subprocess.Popen[str]:
 def verify(fleet_file: Path, reports: Path, **data: object) -> tuple[Ran, dict[str, dict[str, Any]]]:
     """Runs verify.py with short limits; (what it said, host -> its JSON report)."""
     limits: dict[str, object] = {"verify_timeout": 25, "verify_pending_timeout": 10}
-    ran = deploy(fleet_file, VERIFY, verify_reports=reports, **(limits | data))
+    ran = deploy(fleet_file, VERIFY, report_folder=reports, **(limits | data))
     folders = sorted(reports.glob("*"))
     assert folders, ran.text
     return ran, {

@@ -113,7 +113,7 @@ class Proof:
             limits = (
                 "verify_timeout=25",
                 "verify_pending_timeout=10",
-                f"verify_reports={folder / 'reports'}",
+                f"report_folder={folder / 'reports'}",
             )
             begun = time.monotonic()
             options = [word for one in limits for word in ("--data", one)]

@@ -122,7 +122,7 @@ def test_airgap(place: Place, tmp_path: Path) -> None:
         first = mirror_runs.pyinfra(fleet, "deploys/gpu_node.py")
         assert first.returncode == 0, first.stdout[-4000:]
         second = mirror_runs.pyinfra(fleet, "deploys/gpu_node.py")
-        proof = mirror_runs.pyinfra(fleet, "deploys/verify.py", data=(f"verify_reports={tmp_path}",))
+        proof = mirror_runs.pyinfra(fleet, "deploys/verify.py", data=(f"report_folder={tmp_path}",))
     assert proof.returncode == 0, proof.stdout[-6000:]
     assert not re.search(r"^ *[a-z-]+ +(fail|error) ", proof.stdout, re.MULTILINE)
     assert second.returncode == 0

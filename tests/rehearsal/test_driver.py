@@ -40,5 +40,5 @@ def test_from_no_driver_to_a_verified_node(
         again = pyinfra(node.fleet, "deploys/gpu_node.py", *install)
         assert again.returncode == 0, again.stderr
         assert "Success" not in again.stderr.split("Beginning operation run")[1].split("Results")[0]
-        verified = pyinfra(node.fleet, "deploys/verify.py", "--data", f"verify_reports={tmp_path}")
+        verified = pyinfra(node.fleet, "deploys/verify.py", "--data", f"report_folder={tmp_path}")
         assert verified.returncode == 0, verified.stderr

@@ -95,7 +95,7 @@ def test_reset_then_another_project_brings_it_back(machines: Any, python: Path, 
     (project / "fleets" / "boxes.py").write_text(INVENTORY)
     (project / "gpu.py").write_text(DEPLOY)
     content = yaml.safe_load(file.read_text())
-    content["settings"] |= {"hami_ready_timeout": 60, "verify_reports": str(tmp_path / "reports")}
+    content["settings"] |= {"hami_ready_timeout": 60, "report_folder": str(tmp_path / "reports")}
     own = tmp_path / "own-fleet.yaml"
     own.write_text(yaml.safe_dump(content))
     environment = {key: value for key, value in os.environ.items() if key != "PYTHONPATH"} | {

@@ -183,7 +183,7 @@ def test_preflight_changes_nothing(node: Any, tmp_path: Path) -> None:
     node.run("rm -f /var/cache/apt/*.bin")  # apt would make them anew
     before = node.run(SNAPSHOT).stdout
     assert "/etc/passwd" in before
-    done = pyinfra(node.fleet, "deploys/preflight.py", "--data", f"preflight_reports={tmp_path}")
+    done = pyinfra(node.fleet, "deploys/preflight.py", "--data", f"report_folder={tmp_path}")
     assert done.returncode == 0, done.stderr
     assert node.run(SNAPSHOT).stdout == before
 
@@ -192,7 +192,7 @@ def test_ignored_codes_warn_and_are_named(node: Any, tmp_path: Path) -> None:
     with node.broken("mig"):
         ignored = looked(node, preflight_ignore=["mig"])
         assert [(one.code, one.severity, one.ignored) for one in ignored.problems] == [("mig", "warns", True)]
-        arguments = ("--data", 'preflight_ignore=["mig"]', "--data", f"preflight_reports={tmp_path}")
+        arguments = ("--data", 'preflight_ignore=["mig"]', "--data", f"report_folder={tmp_path}")
         done = pyinfra(node.fleet, "deploys/preflight.py", *arguments)
         assert done.returncode == 0, done.stderr
         assert "preflight_ignore names it" in done.stderr
@@ -222,7 +222,7 @@ def fleet(rehearsal: Callable[..., AbstractContextManager[Any]]) -> Iterator[Any
 
 def test_a_fleet_of_broken_hosts(fleet: Any, tmp_path: Path) -> None:
     begun = time.monotonic()
-    done = pyinfra(fleet.fleet, "deploys/preflight.py", "--data", f"preflight_reports={tmp_path}")
+    done = pyinfra(fleet.fleet, "deploys/preflight.py", "--data", f"report_folder={tmp_path}")
     assert time.monotonic() - begun < 20
     assert done.returncode == 1
     (written,) = tmp_path.glob("preflight-*.json")

@@ -49,7 +49,7 @@ def test_every_card_at_the_same_time_and_one_host_that_is_not_there(proof: Proof
     (tmp_path / "fleet.yaml").write_text(yaml.safe_dump(content))
     begun = time.monotonic()
     done = proof.deploy(
-        "deploys/verify.py", tmp_path / "fleet.yaml", "--data", f"verify_reports={tmp_path / 'r'}"
+        "deploys/verify.py", tmp_path / "fleet.yaml", "--data", f"report_folder={tmp_path / 'r'}"
     )
     assert time.monotonic() - begun < 60
     assert done.returncode != 0
@@ -72,7 +72,7 @@ def test_every_card_at_the_same_time_and_one_host_that_is_not_there(proof: Proof
 
 
 def test_only_the_cards_that_were_asked_for(proof: Proof, tmp_path: Path) -> None:
-    options = ("--data", f"verify_reports={tmp_path}", "--data", "verify_cards=first")
+    options = ("--data", f"report_folder={tmp_path}", "--data", "verify_cards=first")
     done = proof.deploy("deploys/verify.py", proof.node.fleet, *options)
     assert done.returncode == 0, done.stdout
     (host,) = report(tmp_path)["hosts"]
@@ -81,7 +81,7 @@ def test_only_the_cards_that_were_asked_for(proof: Proof, tmp_path: Path) -> Non
 
 
 def test_the_labs_probe_says_the_same(proof: Proof, tmp_path: Path) -> None:
-    options = ("--data", f"verify_reports={tmp_path}", "--data", "verify_probe=nvcc")
+    options = ("--data", f"report_folder={tmp_path}", "--data", "verify_probe=nvcc")
     done = proof.deploy("deploys/verify.py", proof.node.fleet, *options)
     assert done.returncode == 0, done.stdout
     (host,) = report(tmp_path)["hosts"]
@@ -100,7 +100,7 @@ def test_the_api_server_restarts_in_the_middle(proof: Proof, tmp_path: Path) -> 
 
     other = threading.Thread(target=restart)
     other.start()
-    limits = ("verify_timeout=40", "verify_pending_timeout=20", f"verify_reports={tmp_path}")
+    limits = ("verify_timeout=40", "verify_pending_timeout=20", f"report_folder={tmp_path}")
     options = [word for one in limits for word in ("--data", one)]
     done = proof.deploy("deploys/verify.py", proof.node.fleet, *options)
     other.join()
@@ -116,7 +116,7 @@ def test_the_api_server_restarts_in_the_middle(proof: Proof, tmp_path: Path) -> 
 def test_an_interrupted_run_leaves_reports_and_no_pods(proof: Proof, tmp_path: Path) -> None:
     node = proof.node.name
     process = subprocess.Popen(
-        [str(PYINFRA), "inventory.py", "deploys/verify.py", "-y", "--data", f"verify_reports={tmp_path}"],
+        [str(PYINFRA), "inventory.py", "deploys/verify.py", "-y", "--data", f"report_folder={tmp_path}"],
         cwd=REPOSITORY,
         env=dict(os.environ, GPU_FLEET=str(proof.node.fleet), PYTHONUNBUFFERED="1"),
         stdin=subprocess.DEVNULL,

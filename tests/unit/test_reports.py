@@ -216,7 +216,7 @@ def test_a_report_is_replaced_whole(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     with pytest.raises(OSError, match="no space"):
         run.add(outcome(NOT_ENFORCED))
     assert {path.name: path.read_text() for path in run.directory.iterdir()} == before
-    assert "could not be written: no space left on device; set verify_reports" in run.close({})
+    assert "could not be written: no space left on device; set report_folder" in run.close({})
 
 
 def test_the_directory_is_named_by_utc_time() -> None:

@@ -129,5 +129,5 @@ def show(state: State, host: Host, found: Judgement, settings: Settings) -> bool
     """Print the host's table and note it for the fleet's summary. True when nothing blocks."""
     for line in report.table(host.name, found).splitlines():
         logger.info(line)
-    report.RUN.add(host.name, found, settings.preflight_reports)
+    report.RUN.add(host.name, found, settings.report_folder)
     return not found.blocking

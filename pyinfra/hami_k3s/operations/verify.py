@@ -45,7 +45,7 @@ def _expect(host: Host, settings: Settings) -> None:
     if _run is None:
         _state = host.state
         order = [one.name for one in _state.inventory]
-        _run = Run(settings.verify_reports, STARTED, settings.report_language, order)
+        _run = Run(settings.report_folder, STARTED, settings.report_language, order)
     _run.expect(host.name)
 
 
@@ -69,7 +69,7 @@ def _keep(host: Host, settings: Settings, outcome: HostOutcome) -> bool:
         path = _run.add(outcome)
         host.log(f"    report: {path}")
     except OSError as error:
-        host.log_styled(f"    the report could not be written: {error}; set verify_reports", fg="red")
+        host.log_styled(f"    the report could not be written: {error}; set report_folder", fg="red")
         return False
     return outcome.status.holds
 

@@ -60,7 +60,7 @@ class Run:
         try:
             where = f"report: {self._write(closing=True)}"
         except OSError as error:
-            where = f"the reports could not be written: {error}; set verify_reports"
+            where = f"the reports could not be written: {error}; set report_folder"
         return "\n".join([terminal.fleet(self.outcomes(), self.rerun()), where])
 
     def outcomes(self) -> list[HostOutcome]:

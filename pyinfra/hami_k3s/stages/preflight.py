@@ -50,6 +50,6 @@ def _summarise() -> None:
         try:
             sys.stderr.write(f"JSON: {report.RUN.write(lost)}\n")
         except OSError as error:
-            sys.stderr.write(f"Error: the JSON could not be written: {error}; set preflight_reports\n")
+            sys.stderr.write(f"Error: the JSON could not be written: {error}; set report_folder\n")
 
     gate.before_exit(close)
