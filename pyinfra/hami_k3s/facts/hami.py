@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import quote
@@ -202,8 +201,3 @@ def split_count(values: dict[str, Any]) -> int:
 def memory_scaling(values: dict[str, Any]) -> float:
     """What HAMi multiplies a card's memory with, from the release's user values (the chart's default is 1)."""
     return float(values.get("devicePlugin", {}).get("deviceMemoryScaling", 1))
-
-
-def compact(data: object) -> str:
-    """Canonical JSON, for comparing."""
-    return json.dumps(data, sort_keys=True, separators=(",", ":"))

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Generator
+from collections.abc import Generator, Mapping
 
 from pyinfra import host
 from pyinfra.api import FunctionCommand, Host, State, operation
 from pyinfra.api.command import PyinfraCommand
 
+from hami_k3s.difference import NOT_THERE, Difference
 from hami_k3s.facts.files import Digests
 from hami_k3s.facts.k3s import LIBRARY
 from hami_k3s.operations.files import script
@@ -33,15 +34,28 @@ def trusted(pem: str, prelude: str = "") -> Generator[PyinfraCommand]:
 
         authority.trusted(name="Private CA", pem=Path("ca.pem").read_text())
     """
-    done = f"{hashlib.sha256(pem.encode()).hexdigest()}\n"
-    wanted = {FILE: (pem, "644"), DONE: (done, "644")}
-    found = host.get_fact(Digests, paths=sorted(wanted))
-    if all(
-        found.get(p, ("",))[0] == hashlib.sha256(text.encode()).hexdigest() for p, (text, _) in wanted.items()
-    ):
+    found = host.get_fact(Digests, paths=[FILE, DONE])
+    if not differences(found, pem):
         host.noop("the private CA is trusted")
         return
-    yield FunctionCommand(_trust, (pem, done, prelude), {})
+    yield FunctionCommand(_trust, (pem, _done(pem), prelude), {})
+
+
+def _sum(text: str) -> str:
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+def _done(pem: str) -> str:
+    return f"{_sum(pem)}\n"
+
+
+def differences(found: Mapping[str, tuple[str, str]], pem: str) -> list[Difference]:
+    """From the digests of FILE and DONE."""
+    return [
+        Difference("file", path, "other certificates" if path in found else NOT_THERE, "private_ca, trusted")
+        for path, text in ((FILE, pem), (DONE, _done(pem)))
+        if found.get(path, ("",))[0] != _sum(text)
+    ]
 
 
 def _trust(state: State, host: Host, pem: str, done: str, prelude: str) -> bool:

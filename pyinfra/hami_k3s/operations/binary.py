@@ -9,7 +9,8 @@ from pyinfra.api import FunctionCommand, QuoteString, StringCommand, operation
 from pyinfra.api.command import PyinfraCommand
 
 from hami_k3s import transient, waits
-from hami_k3s.facts.binary import Binary
+from hami_k3s.difference import NOT_THERE, Difference
+from hami_k3s.facts.binary import Binary, BinaryState
 from hami_k3s.facts.k3s import LIBRARY
 from hami_k3s.operations import bundle
 from hami_k3s.releases import architecture
@@ -24,6 +25,25 @@ MOST_MIB = 512
 def path(tool: str, version: str) -> str:
     """Where a verified binary of this version is."""
     return f"{LIBRARY}/{tool}-{version}"
+
+
+def differences(
+    state: BinaryState, tool: str, version: str, replace: bool, locked: str | None = ""
+) -> list[Difference]:
+    """Of the verified file and of the link in /usr/local/bin.
+
+    + locked: the sum that the lock has, "" without one
+    """
+    versioned, public = path(tool, version), f"/usr/local/bin/{tool}"
+    found = []
+    if not state.there:
+        found.append(Difference("binary", versioned, NOT_THERE, version))
+    elif locked and state.sha256 != locked:
+        found.append(Difference("binary", versioned, f"sha256 {state.sha256 or 'unknown'}", locked))
+    if state.link != versioned and (replace or state.link == "" or state.link.startswith(LIBRARY)):
+        seen = {"": NOT_THERE, "file": "another file"}.get(state.link, state.link)
+        found.append(Difference("link", public, seen, versioned))
+    return found
 
 
 @operation()
@@ -64,9 +84,9 @@ def released(
     # Anything else was refused by the preflight, before this stage.
     arch = architecture(state.machine) or "amd64"
     locked = origin.sha256(tool, arch)
-    there = state.there and (not locked or state.sha256 == locked)
-    wants_link = state.link != versioned and (replace or state.link == "" or state.link.startswith(LIBRARY))
-    if there and not wants_link:
+    other = {one.what for one in differences(state, tool, version, replace, locked)}
+    there, wants_link = versioned not in other, public in other
+    if not other:
         host.noop(f"{tool} {version} is there")
         return
     if locked is None:

@@ -7,7 +7,7 @@ import hashlib
 import posixpath
 import shlex
 import time
-from collections.abc import Generator
+from collections.abc import Generator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +15,7 @@ from pyinfra import host
 from pyinfra.api import FunctionCommand, Host, State, operation
 from pyinfra.api.command import PyinfraCommand
 
+from hami_k3s.difference import NOT_THERE, Difference
 from hami_k3s.facts.files import Digests
 from hami_k3s.releases import ARCHITECTURES, architecture
 from hami_k3s.releases.bundle import Bundle, BundleError, inside
@@ -46,12 +47,20 @@ def images(bundle: Bundle) -> Generator[PyinfraCommand]:
 
         bundle.images(name="Images", bundle=origin.bundle)
     """
-    found = host.get_fact(Digests, paths=[LIST]).get(LIST, ("", ""))[0]
-    wanted = {hashlib.sha256(_listed(bundle, arch).encode()).hexdigest() for arch in ARCHITECTURES.values()}
-    if found in wanted:
+    found = host.get_fact(Digests, paths=[LIST])
+    if not differences(found, bundle):
         host.noop("the bundle's images are there")
         return
     yield FunctionCommand(place_images, (bundle,), {})
+
+
+def differences(found: Mapping[str, tuple[str, str]], bundle: Bundle) -> list[Difference]:
+    """From the digest of LIST."""
+    wanted = {hashlib.sha256(_listed(bundle, arch).encode()).hexdigest() for arch in ARCHITECTURES.values()}
+    if LIST in found and found[LIST][0] in wanted:
+        return []
+    seen = "those of another bundle" if LIST in found else NOT_THERE
+    return [Difference("images", IMAGES, seen, f"the archives of {bundle.folder}")]
 
 
 def place_images(state: State, host: Host, bundle: Bundle) -> bool:

@@ -12,6 +12,7 @@ from pyinfra import host
 from pyinfra.api import FunctionCommand, Host, State, operation
 from pyinfra.api.command import PyinfraCommand
 
+from hami_k3s.difference import NOT_THERE, Difference
 from hami_k3s.facts.files import Digests
 from hami_k3s.operations.registries import Registries
 from hami_k3s.remote import run
@@ -36,19 +37,39 @@ def owned(contents: Contents, registries: Registries | None = None) -> Generator
     """
     shared = registries.paths if registries else ()
     found = host.get_fact(Digests, paths=sorted({*contents, *shared}))
-    other = {
-        path: wanted
-        for path, wanted in contents.items()
-        if tuple(found.get(path, ())) != (hashlib.sha256(wanted[0].encode()).hexdigest(), wanted[1])
-    }
-    merge = registries is not None and not registries.applied(found)
-    if not other and not merge:
+    different = [one.what for one in differences(found, contents, registries)]
+    if not different:
         host.noop(f"{len(contents)} files are as they should be")
         return
-    if other:
+    if other := {path: wanted for path, wanted in contents.items() if path in different}:
         yield FunctionCommand(write, (other,), {})
-    if registries is not None and merge:
+    if registries is not None and registries.paths[0] in different:
         yield FunctionCommand(registries.apply, (), {})
+
+
+def differences(
+    found: Mapping[str, tuple[str, str]], contents: Contents, registries: Registries | None = None
+) -> list[Difference]:
+    """From the digests and modes of the files, and of those that `registries` names."""
+    different = []
+    for path, (text, mode) in contents.items():
+        there = tuple(found.get(path, ()))
+        if there == (hashlib.sha256(text.encode()).hexdigest(), mode):
+            continue
+        changed = "another text" if there[:1] != (hashlib.sha256(text.encode()).hexdigest(),) else ""
+        seen = changed or f"mode {there[1]}" if there else NOT_THERE
+        different.append(Difference("file", path, seen, f"as written, mode {mode}"))
+    if registries is not None and not registries.applied(found):
+        seen = "other entries, or another mode" if registries.paths[0] in found else NOT_THERE
+        different.append(
+            Difference(
+                "file",
+                registries.paths[0],
+                seen,
+                "the entries of k3s_registries" if registries.wanted else "none",
+            )
+        )
+    return different
 
 
 def script(contents: Contents) -> str:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Generator
+import re
+from collections.abc import Generator, Mapping
+from typing import Any
 
 from pyinfra import host
 from pyinfra.api import FunctionCommand, Host, State, operation
@@ -11,7 +13,7 @@ from pyinfra.api.command import PyinfraCommand
 
 from hami_k3s import releases, transient, trusted
 from hami_k3s.chart import values
-from hami_k3s.facts.hami import compact
+from hami_k3s.difference import NOT_THERE, Difference, leaves
 from hami_k3s.facts.helm import KUBECONFIG, Release, ReleaseState
 from hami_k3s.facts.k3s import LIBRARY
 from hami_k3s.operations import bundle
@@ -31,6 +33,34 @@ def recovery(state: ReleaseState) -> str:
     if state.status in ("pending-upgrade", "pending-rollback"):
         return "rollback" if state.good_revision else "uninstall"
     return ""
+
+
+def differences(state: ReleaseState, version: str, wanted: Mapping[str, Any]) -> list[Difference]:
+    """Of the release's status, chart and user values.
+
+    + version: the chart's
+    + wanted: the values
+    """
+    if state.status in (None, "absent"):
+        return [Difference("release", "hami", NOT_THERE if state.status else "unknown", f"chart {version}")]
+    found = []
+    if state.status != "deployed":
+        found.append(Difference("release", "status", str(state.status), "deployed"))
+    if state.chart_version != version:
+        found.append(Difference("release", "chart", state.chart_version or "unknown", version))
+    return found + [
+        Difference("value", key, _shown(key, here), _shown(key, there))
+        for key, here, there in leaves(state.values, wanted)
+    ]
+
+
+def _shown(key: str, value: object) -> str:
+    """One value on one line; what is called a secret stays one."""
+    if value is None:
+        return NOT_THERE
+    if re.search("password|token|secret|credential", key, re.IGNORECASE):
+        return "(not shown)"
+    return json.dumps(value, sort_keys=True)[:80]
 
 
 @operation()
@@ -58,8 +88,7 @@ def hami(settings: Settings, origin: Origin | None = None) -> Generator[PyinfraC
         yield FunctionCommand(fail, (f"helm cannot be used: {reason}. `journalctl -u k3s` says why",), {})
         return
     wanted = values(settings, state.server_version, state.nodes)
-    same = state.chart_version == settings.hami_chart_version and compact(state.values) == compact(wanted)
-    if state.status == "deployed" and same:
+    if not differences(state, settings.hami_chart_version, wanted):
         host.noop(f"HAMi {settings.hami_chart_version} is deployed with these values")
         return
     origin, sent = origin or Origin(), ""

@@ -9,6 +9,7 @@ from pyinfra.api import FunctionCommand, Host, State, StringCommand, operation
 from pyinfra.api.command import PyinfraCommand
 
 from hami_k3s import trusted
+from hami_k3s.difference import NOT_THERE, Difference
 from hami_k3s.facts.k3s import CONTAINERD, K3s, K3sState
 from hami_k3s.remote import run
 from hami_k3s.waits import Look, until
@@ -32,7 +33,7 @@ def service() -> Generator[PyinfraCommand]:
         k3s.service(name="k3s runs with its configuration")
     """
     state = host.get_fact(K3s, api=False)
-    if state.active == "active" and not state.stale and state.enabled:
+    if not service_differences(state):
         host.noop("k3s runs with its present configuration")
         return
     if state.need_reload or not state.enabled:
@@ -44,6 +45,18 @@ def service() -> Generator[PyinfraCommand]:
         yield StringCommand(
             "systemctl reset-failed k3s.service 2>/dev/null; systemctl restart --no-block k3s.service"
         )
+
+
+def service_differences(state: K3sState) -> list[Difference]:
+    """Of the unit: does it run, with the files that are there now, and after a reboot too?"""
+    found = []
+    if state.active != "active":
+        found.append(Difference("service", "k3s.service", state.active or NOT_THERE, "active"))
+    elif state.stale:
+        found.append(Difference("service", "k3s.service", "runs with an older configuration", "restarted"))
+    if not state.enabled:
+        found.append(Difference("service", "k3s.service", "not enabled", "enabled"))
+    return found
 
 
 def not_ready(state: K3sState, version: str) -> str | None:

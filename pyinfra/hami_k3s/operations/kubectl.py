@@ -9,8 +9,15 @@ from pyinfra.api import QuoteString, StringCommand, operation
 from pyinfra.api.command import PyinfraCommand
 
 from hami_k3s import trusted
+from hami_k3s.difference import NOT_THERE, Difference
 from hami_k3s.facts.k3s import K3s
-from hami_k3s.facts.kubernetes import KUBECTL
+from hami_k3s.facts.kubernetes import KUBECTL, Node
+
+
+def label_differences(own: Node | None, key: str, value: str) -> list[Difference]:
+    """Of one label of this host's node."""
+    found = own.labels.get(key) if own is not None else None
+    return [] if found == value else [Difference("label", key, found or NOT_THERE, value)]
 
 
 @operation()
@@ -28,7 +35,7 @@ def node_label(key: str, value: str) -> Generator[PyinfraCommand]:
         kubectl.node_label(name="HAMi's device plugin may run here", key="gpu", value="on")
     """
     own = trusted.read(host, K3s, api=True).own
-    if own is not None and own.labels.get(key) == value:
+    if not label_differences(own, key, value):
         host.noop(f"the node is labelled {key}={value}")
         return
     yield StringCommand(

@@ -11,6 +11,7 @@ from pyinfra.api.command import PyinfraCommand
 from pyinfra.operations import files
 
 from hami_k3s import transient, trusted, waits
+from hami_k3s.difference import NOT_THERE, Difference
 from hami_k3s.facts.toolkit import KEY, PACKAGES, SOURCE, Toolkit, ToolkitState
 from hami_k3s.operations import bundle
 from hami_k3s.releases import architecture
@@ -22,6 +23,38 @@ LIMIT = "toolkit_timeout"
 
 def _pinned(state: ToolkitState, version: str) -> bool:
     return all(state.installed.get(package) == f"{version}-1" for package in PACKAGES)
+
+
+def _source(url: str) -> str:
+    return render("nvidia-container-toolkit.sources", url=url, key=KEY)
+
+
+def repository_differences(state: ToolkitState, url: str, fingerprint: str, version: str) -> list[Difference]:
+    """Of the key, the source, other sources of the same repository, and the lists where packages are still to come."""
+    found = []
+    if state.fingerprints != (fingerprint,):
+        found.append(Difference("key", KEY, " ".join(state.fingerprints) or NOT_THERE, fingerprint))
+    if state.source != _source(url).rstrip("\n"):
+        found.append(Difference("file", SOURCE, "another text" if state.source else NOT_THERE, url))
+    found += [
+        Difference("file", path, "a second source of the repository", "moved aside") for path in state.others
+    ]
+    if f"{version}-1" not in state.candidates and not _pinned(state, version):
+        offered = ", ".join(state.candidates[:3]) or "no version"
+        found.append(Difference("lists", PACKAGES[0], f"{offered} on offer", version))
+    return found
+
+
+def package_differences(state: ToolkitState, version: str) -> list[Difference]:
+    """Of the four packages' versions, and of their holds."""
+    wanted = f"{version}-1"
+    found = [
+        Difference("package", package, state.installed.get(package, NOT_THERE), wanted)
+        for package in PACKAGES
+        if state.installed.get(package) != wanted
+    ]
+    held = [package for package in PACKAGES if package in state.installed and package not in state.held]
+    return found + [Difference("hold", package, "not held", "held") for package in held]
 
 
 @operation()
@@ -44,10 +77,8 @@ def repository(
         toolkit.repository(url="https://nvidia.github.io/libnvidia-container", fingerprint="C95B...", version="1.19.1", limit=900)
     """
     state = trusted.read(host, Toolkit, url=url, version=version)
-    source = render("nvidia-container-toolkit.sources", url=url, key=KEY)
-    key_right, source_right = state.fingerprints == (fingerprint,), state.source == source.rstrip("\n")
-    lists_right = f"{version}-1" in state.candidates or _pinned(state, version)
-    if key_right and source_right and lists_right and not state.others:
+    different = {one.what for one in repository_differences(state, url, fingerprint, version)}
+    if not different:
         host.noop("the repository is there, with the right key")
         return
     origin = origin or Origin()
@@ -61,7 +92,7 @@ def repository(
     if origin.bundle is not None:
         wanted = origin.bundle.of("toolkit", architecture(state.machine) or "amd64")
         yield FunctionCommand(bundle.send, (origin.bundle, wanted), {})
-    if not key_right:
+    if KEY in different:
         script = render("scripts/apt-key.sh", url=url, fingerprint=fingerprint, key=KEY)
         work = ("apt-key", "Repository key", origin.prelude + script, limit, LIMIT)
         yield FunctionCommand(transient.work, work, {})
@@ -71,8 +102,8 @@ def repository(
         yield StringCommand(
             "mv -f", QuoteString(path), QuoteString(aside), "&& echo", QuoteString(f"moved aside: {aside}")
         )
-    if not source_right:
-        yield from files.put._inner(src=StringIO(source), dest=SOURCE, mode="644")
+    if SOURCE in different:
+        yield from files.put._inner(src=StringIO(_source(url)), dest=SOURCE, mode="644")
     script = render(
         "scripts/apt-update.sh",
         url=url,
@@ -103,7 +134,7 @@ def packages(url: str, version: str, limit: int, origin: Origin | None = None) -
         toolkit.packages(url="https://nvidia.github.io/libnvidia-container", version="1.19.1", limit=900)
     """
     state = trusted.read(host, Toolkit, url=url, version=version)
-    if _pinned(state, version) and set(PACKAGES) <= set(state.held):
+    if not package_differences(state, version):
         host.noop(f"the toolkit is {version}, held")
         return
     origin = origin or Origin()
