@@ -8,8 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hami_k3s import releases, settings
+from hami_k3s import releases
 from hami_k3s.settings import Settings, SettingsError, check
+from hami_k3s.settings.__main__ import markdown
 
 ROOT = Path(__file__).resolve().parents[2]
 SUM = "a" * 64
@@ -51,7 +52,6 @@ def test_defaults_work() -> None:
         ("helm_version", "v2.17.0", "helm 3 or 4"),
         ("hami_chart_version", "2.8.2", "known charts: 2.6.0"),
         ("hami_chart_version", "2.5.3", "known charts: 2.6.0"),
-        ("k3s_release_url", "https://user:token@mirror.example/k3s", "credentials in a URL"),
         ("hami_chart_sha256", "A" * 64, "pattern"),
         ("hami_chart_sha256", "abc", "pattern"),
         ("hami_release", "HAMi", "pattern"),
@@ -71,6 +71,15 @@ def test_value_that_cannot_work(key: str, value: object, advice: str) -> None:
     assert advice in message
     assert repr(value) in message
     assert "Value error" not in message
+
+
+@pytest.mark.parametrize(
+    "key", ["mirror", "k3s_release_url", "driver_repository_url", "hami_chart_repository"]
+)
+def test_credentials_in_a_url(key: str) -> None:
+    message = refused(**{key: "https://user:token@mirror.example/k3s"})
+    assert message.startswith(f"{key}: credentials in a URL would show")
+    assert "token" not in message
 
 
 @pytest.mark.parametrize(
@@ -165,11 +174,11 @@ def test_any_data_is_checked_or_refused(data: dict[str, Any]) -> None:
 
 
 def test_settings_page_is_the_generators() -> None:
-    assert (ROOT / "docs" / "settings.md").read_text(encoding="utf-8") == settings.markdown()
+    assert (ROOT / "docs" / "settings.md").read_text(encoding="utf-8") == markdown()
 
 
 def test_settings_page_has_every_setting_with_a_description() -> None:
-    page = settings.markdown()
+    page = markdown()
     for name, field in Settings.model_fields.items():
         assert f"| `{name}` |" in page
         assert field.description
