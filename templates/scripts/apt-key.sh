@@ -6,7 +6,9 @@ key={{ key | quote }}
 expected={{ fingerprint | quote }}
 new=$key.new
 mkdir -p "$(dirname "$key")"
-trap 'rm -f "$new" "$new.from"' EXIT
+GNUPGHOME=$(mktemp -d) # gpg makes a home for itself, even to read
+export GNUPGHOME
+trap 'rm -rf "$new" "$new.from" "$GNUPGHOME"' EXIT
 ulimit -f 2048
 case "$url" in
 file:*) fetch() { cp "${url#file://}" "$new"; } ;;

@@ -37,7 +37,9 @@ expected={{ fingerprint | quote }}
 key=$root/etc/apt/keyrings/hami-k3s-nvidia-driver.asc
 source=$root/etc/apt/sources.list.d/hami-k3s-nvidia-driver.sources
 mkdir -p "$(dirname "$key")"
-trap 'rm -f "$key.new"' EXIT
+GNUPGHOME=$(mktemp -d) # gpg makes a home for itself, even to read
+export GNUPGHOME
+trap 'rm -rf "$key.new" "$GNUPGHOME"' EXIT
 curl --fail --silent --show-error --location --retry 3 --connect-timeout 20 --max-time 60 --max-filesize 1000000 \
     --output "$key.new" "$url" || {
     echo "the key could not be fetched from $url: check the route, or set driver_repository_url to a mirror"

@@ -1,7 +1,7 @@
 # The HAMi release. The chart is checked against its sum before helm sees it.
 set -eu
 umask 077
-export KUBECONFIG={{ kubeconfig }} HOME=/root
+export KUBECONFIG={{ kubeconfig }} KUBECACHEDIR={{ cache }} HOME=/root
 helm={{ helm | quote }}
 chart={{ chart_file | quote }}
 repository={{ repository | quote }}

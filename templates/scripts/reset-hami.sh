@@ -1,6 +1,6 @@
 # The lab's clean-up: verify's pods, the release, then what helm does not own.
 set -u
-export KUBECONFIG={{ kubeconfig }} HOME=/root
+export KUBECONFIG={{ kubeconfig }} KUBECACHEDIR={{ cache }} HOME=/root
 k() { k3s kubectl --request-timeout=20s "$@"; }
 status=0
 spaces=$(k get namespaces -l {{ owner | quote }} -o name)

@@ -7,7 +7,10 @@ from typing import Any
 
 from hami_k3s.facts import batch
 
-KUBECTL = "timeout 30 k3s kubectl --request-timeout=20s"
+# kubectl's and helm's cache of what the API serves; left alone they make one in root's home.
+CACHE = "/run/hami-k3s/kube"
+K3S_KUBECTL = f"env KUBECACHEDIR={CACHE} k3s kubectl"
+KUBECTL = f"timeout 30 {K3S_KUBECTL} --request-timeout=20s"
 
 # Sent as a dry run: which scheduler would a GPU pod get?
 DRY_RUN_POD = {

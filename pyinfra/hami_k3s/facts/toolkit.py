@@ -41,7 +41,9 @@ def probes(url: str, version: str) -> dict[str, str]:
     site = url.split("://", 1)[1]
     return {
         "machine": "uname -m",
-        "key": f"gpg --batch --with-colons --show-keys {KEY}",
+        # gpg makes a home for itself, even to read.
+        "key": f"[ -f {KEY} ] && h=$(mktemp -d) && GNUPGHOME=$h gpg --batch --with-colons --show-keys {KEY}; s=$?; "
+        'rm -rf "$h"; exit $s',
         "source": f"cat {SOURCE}",
         "others": f"grep -lF -e {shlex.quote(site)} -e nvidia.github.io/libnvidia-container /etc/apt/sources.list "
         f"/etc/apt/sources.list.d/*.list /etc/apt/sources.list.d/*.sources | grep -vxF {SOURCE}",

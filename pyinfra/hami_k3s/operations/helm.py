@@ -16,6 +16,7 @@ from hami_k3s.chart import values
 from hami_k3s.difference import NOT_THERE, Difference, leaves
 from hami_k3s.facts.helm import KUBECONFIG, Release, ReleaseState
 from hami_k3s.facts.k3s import LIBRARY
+from hami_k3s.facts.kubernetes import CACHE
 from hami_k3s.operations import bundle
 from hami_k3s.operations.binary import path
 from hami_k3s.releases.origin import STORE, Origin, in_bundle
@@ -102,6 +103,7 @@ def hami(settings: Settings, origin: Origin | None = None) -> Generator[PyinfraC
         **arguments,
         helm=path("helm", settings.helm_version),
         kubeconfig=KUBECONFIG,
+        cache=CACHE,
         chart_file=f"{LIBRARY}/charts/hami-{settings.hami_chart_version}-{settings.chart_sha256[:12]}.tgz",
         repository=repository,
         chart_words=releases.chart_words(repository),

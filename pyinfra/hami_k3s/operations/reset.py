@@ -11,6 +11,7 @@ from pyinfra.api.command import PyinfraCommand
 from hami_k3s import transient, trusted
 from hami_k3s.facts.hami import fullname
 from hami_k3s.facts.helm import KUBECONFIG
+from hami_k3s.facts.kubernetes import CACHE
 from hami_k3s.facts.reset import ANNOTATIONS, Reset
 from hami_k3s.operations.binary import path
 from hami_k3s.proof.pods import OWNER
@@ -48,6 +49,7 @@ def hami(settings: Settings) -> Generator[PyinfraCommand]:
         **where,
         helm=path("helm", settings.helm_version),
         kubeconfig=KUBECONFIG,
+        cache=CACHE,
         owner=OWNER,
         fullname=fullname(settings.hami_release),
         annotations=[f"{name}-" for name in ANNOTATIONS],

@@ -10,7 +10,7 @@ from typing import Any
 
 from pyinfra.api import Host
 
-from hami_k3s.facts.kubernetes import KUBECTL, items
+from hami_k3s.facts.kubernetes import K3S_KUBECTL, KUBECTL, items
 from hami_k3s.isolation.evidence import Event, Pod
 from hami_k3s.isolation.parse import ParseError, parse_allocated
 from hami_k3s.remote import Result, arguments, run
@@ -19,7 +19,7 @@ from hami_k3s.templating import render
 ALLOCATED = "hami.io/vgpu-devices-allocated"
 OWNER = "app.kubernetes.io/managed-by=pyinfra-hami-k3s"
 # kubectl exec has no --request-timeout of its own: the callers' limit ends it.
-EXEC = "k3s kubectl"
+EXEC = K3S_KUBECTL
 
 
 @dataclass(frozen=True)
@@ -104,7 +104,7 @@ class Space:
         """Delete pods and wait until they are gone."""
         return run(
             self.host,
-            f"k3s kubectl delete pod -n {self.name} {' '.join(names)} --ignore-not-found --timeout=60s",
+            f"{K3S_KUBECTL} delete pod -n {self.name} {' '.join(names)} --ignore-not-found --timeout=60s",
             timeout=70,
         )
 
@@ -118,8 +118,8 @@ class Space:
 
         Forced: on a node that is not Ready nobody would confirm the end of a pod, and the namespace would stay.
         """
-        pods = f"k3s kubectl delete pods --all -n {self.name} --force --grace-period=0 --timeout=30s"
-        space = f"k3s kubectl delete namespace {self.name} --ignore-not-found --timeout=60s"
+        pods = f"{K3S_KUBECTL} delete pods --all -n {self.name} --force --grace-period=0 --timeout=30s"
+        space = f"{K3S_KUBECTL} delete namespace {self.name} --ignore-not-found --timeout=60s"
         tries = f"for i in 1 2 3 4 5 6; do {pods} >/dev/null 2>&1; {space} && exit 0; sleep 10; done; exit 1"
         return run(self.host, tries, timeout=180, given=self.given)
 
@@ -147,7 +147,7 @@ def remove_leftovers(host: Host, node: str) -> str:
     selector = f"{OWNER},hami-k3s/node={node}"
     found = run(host, f"{KUBECTL} get namespaces -l {selector} -o name").stdout.split()
     if found:
-        run(host, f"k3s kubectl delete {' '.join(found)} --ignore-not-found --timeout=80s", timeout=90)
+        run(host, f"{K3S_KUBECTL} delete {' '.join(found)} --ignore-not-found --timeout=80s", timeout=90)
     return ", ".join(name.removeprefix("namespace/") for name in found)
 
 

@@ -6,11 +6,12 @@ from typing import Any
 import pytest
 
 from hami_k3s.facts.k3s import K3s
+from hami_k3s.facts.kubernetes import KUBECTL
 from hami_k3s.operations import kubectl
 from tests.unit.operations.fake_host import operate
 from tests.unit.operations.test_op_cluster import NODE, RUNNING
 
-LABEL = 'timeout 30 k3s kubectl --request-timeout=20s label node "$(hostname | tr A-Z a-z)" --overwrite'
+LABEL = f'{KUBECTL} label node "$(hostname | tr A-Z a-z)" --overwrite'
 
 
 def label(labels: dict[str, str] | None, key: str = "gpu", value: str = "on") -> tuple[list[Any], str | None]:

@@ -44,6 +44,7 @@ class HelmScript:
             "release": "hami",
             "namespace": "kube-system",
             "kubeconfig": "/etc/rancher/k3s/k3s.yaml",
+            "cache": "/run/c",
             "chart_file": str(self.chart),
             "repository": "https://project-hami.github.io/HAMi",
             "chart_version": "2.9.0",

@@ -107,7 +107,7 @@ def test_step_that_works() -> None:
     unit = Unit("active\n-\ndownloading", "active\n-\n12%", "inactive\n0\nend")
     done, host = work(unit)
     assert done
-    assert unit.script == "echo it's\n"  # on stdin: not in a process list
+    assert unit.script == transient.CLEAN_END + "echo it's\n"  # on stdin: not in a process list
     assert "RuntimeMaxSec=30" in host.ran[0]
     assert all(arguments["_sudo"] for arguments in host.arguments)
     assert "_if" not in host.arguments[0]
