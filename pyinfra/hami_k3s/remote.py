@@ -10,6 +10,8 @@ from typing import Any, cast
 from pyinfra.api import Host, StringCommand
 from pyinfra.api.arguments import CONNECTOR_ARGUMENT_KEYS
 
+from hami_k3s import hold
+
 
 @dataclass(frozen=True)
 class Result:
@@ -36,7 +38,10 @@ def run(
     """Run a shell script. It is stopped on the host after `timeout` seconds; never raises for a failing host.
 
     `given`: connector arguments kept from `arguments`, for a call after the operation has ended.
+    A run that has lost the host's lock runs nothing more there, but for such clean-up.
     """
+    if given is None and (reason := hold.lost(host)):
+        return Result(False, "", reason)
     command = StringCommand("timeout", "-k", "5", str(timeout), "sh", "-c", shlex.quote(script))
     extra: dict[str, Any] = {**(arguments(host) if given is None else given), "_timeout": timeout + 15}
     if stdin is not None:

@@ -38,7 +38,13 @@ def _status(host: Host, name: str) -> Result:
     )
 
 
-def _look(host: Host, name: str, killed: str) -> Look:
+def name_of(unit: str) -> str:
+    """`hami-k3s-helm.service` -> `helm`."""
+    return unit.removeprefix("hami-k3s-").removesuffix(".service")
+
+
+def at_work(host: Host, name: str) -> Look:
+    """Is the unit at work; when it is not, its exit status is what was seen, "-" without one."""
     result = _status(host, name)
     lines = result.stdout.splitlines()
     if not result.ok or len(lines) < 2:
@@ -47,9 +53,16 @@ def _look(host: Host, name: str, killed: str) -> Look:
     last = lines[2].strip() if len(lines) > 2 else ""
     if active in ("active", "activating", "deactivating", "reloading"):
         return Look("wait", last or "running")
-    if status == "0":
+    return Look("done", status)
+
+
+def _look(host: Host, name: str, killed: str) -> Look:
+    now = at_work(host, name)
+    if now.state != "done":
+        return now
+    if now.seen == "0":
         return Look("done", "done")
-    return Look("failed", killed if status == "-" else f"exit status {status}")
+    return Look("failed", killed if now.seen == "-" else f"exit status {now.seen}")
 
 
 def wait(host: Host, name: str, what: str, limit: int, setting: str) -> bool:

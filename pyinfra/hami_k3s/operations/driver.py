@@ -8,10 +8,11 @@ from pyinfra import host
 from pyinfra.api import FunctionCommand, Host, State, operation
 from pyinfra.api.command import PyinfraCommand
 
-from hami_k3s import remote, transient
+from hami_k3s import hold, remote, transient
 from hami_k3s.driver_plan import MENDS, plan
 from hami_k3s.facts.host import Host as HostFact
 from hami_k3s.facts.nvidia import Nvidia, NvidiaState
+from hami_k3s.operations import lock
 from hami_k3s.preflight import Judgement, judge
 from hami_k3s.preflight import Look as HostLook
 from hami_k3s.releases.origin import Origin
@@ -88,7 +89,7 @@ def loaded(settings: Settings) -> Generator[PyinfraCommand]:
     if not settings.driver_reboot:
         yield FunctionCommand(fail, (DUE,), {})
         return
-    yield FunctionCommand(reboot, (settings.driver_reboot_timeout,), {})
+    yield FunctionCommand(reboot, (settings.driver_reboot_timeout, settings.preflight_lock_timeout), {})
     yield FunctionCommand(answers, (), {})
 
 
@@ -97,7 +98,7 @@ def works(state: NvidiaState) -> bool:
     return bool(state.cards)
 
 
-def reboot(state: State, host: Host, limit: int) -> bool:
+def reboot(state: State, host: Host, limit: int, lock_limit: int) -> bool:
     """Reboot and wait for the new boot. pyinfra's own compares uptimes, which a container shares with its machine."""
     boot_id = "cat /proc/sys/kernel/random/boot_id"
     before = remote.run(host, boot_id).stdout.strip()
@@ -106,6 +107,7 @@ def reboot(state: State, host: Host, limit: int) -> bool:
     if not before or not asked.ok:
         return fail(state, host, f"the host could not be rebooted: {asked.stderr}")
     host.log("    rebooting")
+    hold.forget(host)
 
     def look() -> Look:
         host.disconnect()
@@ -120,7 +122,8 @@ def reboot(state: State, host: Host, limit: int) -> bool:
             else Look("wait", "it has not gone down yet")
         )
 
-    return until(host, "Reboot", limit, look, "driver_reboot_timeout", pause=2)
+    back = until(host, "Reboot", limit, look, "driver_reboot_timeout", pause=2)
+    return back and lock.wait(state, host, lock_limit)
 
 
 def answers(state: State, host: Host) -> bool:

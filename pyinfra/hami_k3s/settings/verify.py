@@ -55,6 +55,11 @@ class Verify(Part):
     preflight_disk_gib: int = Field(
         10, ge=1, description="GiB that must be free for images before k3s is there (the nvcc probe adds 12)"
     )
+    preflight_lock_timeout: int = Field(
+        900,
+        ge=0,
+        description="seconds to wait for another run on the same host, or for a step that an interrupted one left at work",
+    )
 
     @field_validator("preflight_ignore")
     @classmethod

@@ -7,12 +7,28 @@ from typing import Any
 from pyinfra import host
 
 from hami_k3s import gate, remote
+from hami_k3s.operations import lock
 from hami_k3s.settings import Settings, check
 
+_locked: set[str] = set()
 
-def settings() -> Settings:
-    """The checked settings of the present host. Errors: SettingsError, before anything is changed."""
+
+def settings(changes: bool = True) -> Settings:
+    """The checked settings of the present host. Errors: SettingsError, before anything is changed.
+
+    + changes: this stage changes the host: the first one that does waits until no other run is at work there
+    """
     gate.install()
     remote.tune(host)
     data: dict[str, Any] = host.data.dict()  # type: ignore[no-untyped-call]
-    return check(data)
+    want = check(data)
+    if changes:
+        alone(want)
+    return want
+
+
+def alone(want: Settings) -> None:
+    """One run at a time on a host, from here to its end."""
+    if host.name not in _locked:
+        _locked.add(host.name)
+        lock.alone(name="No other run on this host", limit=want.preflight_lock_timeout)

@@ -12,21 +12,22 @@ from pyinfra.context import ctx_state
 from hami_k3s import gate
 from hami_k3s.operations import host
 from hami_k3s.reports import preflight as report
-from hami_k3s.stages.common import settings
+from hami_k3s.stages.common import alone, settings
 
 
 @deploy("Preflight")
 def gpu_host() -> None:
     """Stop a host that cannot be a GPU node, with every reason at once, before any change."""
-    want = settings()
+    want = settings(changes=False)
     host.look(name="Look at the host", settings=want)
     host.gpu_host(name="The host can be a GPU node", settings=want)
+    alone(want)
 
 
 @deploy("Preflight")
 def every_problem() -> None:
     """Show every problem of every host, and at the end the fleet; change nothing."""
-    want = settings()
+    want = settings(changes=False)
     _summarise()
     host.look(name="Look at the host", settings=want)
     host.preflight(name="Every problem at once", settings=want)
