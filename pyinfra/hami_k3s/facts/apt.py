@@ -41,13 +41,14 @@ PROBES = {
     "dpkg_updates": "ls /var/lib/dpkg/updates",
     # cloud-init has begun and has no result; the services apt starts by itself; first-boot package work
     "busy": "test -e /run/cloud-init/status.json && test ! -e /run/cloud-init/result.json && echo cloud-init; "
-    "for u in apt-daily apt-daily-upgrade unattended-upgrades-run snapd.seeded; do "
-    '[ "$(systemctl show -p ActiveState --value $u.service)" != activating ] || echo $u; done; '
+    "systemctl show -p Id -p ActiveState apt-daily.service apt-daily-upgrade.service unattended-upgrades-run.service "
+    "snapd.seeded.service | while IFS== read -r k v; do "
+    'case "$k=$v" in Id=*) u=${v%.service};; ActiveState=activating) echo $u;; esac; done; '
     "grep -qsaE 'bin/unattended-upgrade.?$' /proc/[0-9]*/cmdline && echo unattended-upgrade; true",
     "packages": "dpkg-query -W -f '${db:Status-Want} ${db:Status-Status} ${Package} ${Version}\\n' | "
     "grep -E '^hold |half|unpacked|triggers-awaited|nvidia|cuda-drivers|libcuda'; dpkg-query -W dpkg >/dev/null",
-    "upgrades": "command -v apt-config >/dev/null || exit 127; "
-    "apt-config dump | grep -E '^(Unattended-Upgrade::|APT::Periodic::Unattended-Upgrade)'; true",
+    "apt_config": "command -v apt-config >/dev/null || exit 127; apt-config dump | "
+    "grep -E '^(Unattended-Upgrade::|APT::Periodic::Unattended-Upgrade|Acquire::https?::Proxy )'; true",
 }
 # Packages that carry the driver itself; the toolkit's are pinned by this project.
 DRIVER = ("nvidia-driver", "nvidia-dkms", "nvidia-open", "nvidia-kernel", "nvidia-headless", "cuda-drivers",
@@ -83,5 +84,7 @@ def state(answers: Mapping[str, batch.Answer]) -> AptState:
         nvidia={row[2]: row[3] for row in rows if row[1] == "installed" and row[2].startswith(DRIVER)}
         if known
         else None,
-        upgrades=tuple(answer("upgrades").text.splitlines()) if answer("upgrades").status == 0 else None,
+        upgrades=tuple(line for line in answer("apt_config").text.splitlines() if "Upgrade" in line)
+        if answer("apt_config").status == 0
+        else None,
     )

@@ -32,6 +32,7 @@ class Answer:
 
 
 NOTHING = Answer("", 255)
+RS = "\x1e"
 
 
 def mapping(text: str | None) -> dict[str, Any]:
@@ -44,21 +45,34 @@ def mapping(text: str | None) -> dict[str, Any]:
 
 
 def script(probes: Mapping[str, str]) -> str:
-    """A POSIX shell script that runs each probe and prints `name=base64`; always exits 0."""
-    return "; ".join(
-        f'o=$( {{ ( {probe}\n) 2>/dev/null </dev/null; printf "\\n%s" "$?"; }} | base64 | tr -d "\\n"); echo "{name}=$o"'
-        for name, probe in probes.items()
+    """A POSIX shell script that runs each probe and prints all answers as one line (see `parse`); always exits 0."""
+    asked = "".join(f"( {probe}\n)\nprintf '\\n%s\\036' $?\n" for probe in probes.values())
+    return (
+        f"printf '%s=' '{' '.join(probes)}'; {{ {asked}}} 2>/dev/null </dev/null | base64 | tr -d '\\n'; echo"
     )
 
 
 def parse(output: list[str]) -> dict[str, Answer]:
-    """Name -> Answer. Lines that are not answers (a login banner) are passed over."""
-    answers = {}
+    """Name -> Answer, from lines `name name=base64`; others (a login banner) are passed over.
+
+    In the base64 each name has its text and a line with its exit status, and RS between two of them. HTTP's answers have
+    `HTTP's status/curl's exit status`: 0 for 2xx, 44 for 404, else 22.
+    """
+    answers: dict[str, Answer] = {}
     for line in output:
-        name, _, encoded = line.partition("=")
+        names, _, encoded = line.partition("=")
         try:
-            text, _, status = b64decode(encoded, validate=True).decode(errors="replace").rpartition("\n")
-            answers[name] = Answer(text.rstrip("\n"), int(status))
+            records = b64decode(encoded, validate=True).decode(errors="replace").removesuffix(RS).split(RS)
+            # A text with a separator of its own would move the others to wrong names.
+            answers |= {name: _answer(record) for name, record in zip(names.split(), records, strict=True)}
         except (binascii.Error, ValueError):
             continue
     return answers
+
+
+def _answer(record: str) -> Answer:
+    text, _, status = record.rpartition("\n")
+    code, http, failed = status.partition("/")
+    if http:
+        code = "22" if int(failed) else "0" if code.startswith("2") else "44" if code == "404" else "22"
+    return Answer(text.rstrip("\n"), int(code))

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 from hami_k3s.facts import batch
 from hami_k3s.facts.machine import ROOT
+from hami_k3s.facts.nvidia import NVIDIA_ON_BUS
 from hami_k3s.isolation.parse import QUERY_FIELDS
 
 # Every driver since branch 450 knows these; nvidia-smi refuses the whole query for one unknown field.
@@ -69,8 +70,8 @@ class DriverState:
 _RUNNING = "/lib/modules/$(uname -r)"
 _KO = r"\( -name 'nvidia.ko*' -o -name 'nvidia-current.ko*' -o -name 'nvidia-current-open.ko*' \)"
 PROBES = {
-    "pcidev": 'for d in /sys/bus/pci/devices/*; do [ "$(cat $d/vendor)" = 0x10de ] || continue; '
-    'l=$(readlink $d/driver); echo "${d##*/} $(cat $d/class) $(cat $d/device) ${l##*/}"; done; test -d /sys/bus/pci',
+    "pcidev": f"{NVIDIA_ON_BUS} | while read -r f; do d=${{f%/vendor}}; read -r c <$d/class; read -r i <$d/device; "
+    'l=$(readlink $d/driver); echo "${d##*/} $c $i ${l##*/}"; done; test -d /sys/bus/pci',
     "kernel": "uname -r",
     "ko": f"find /lib/modules {_KO}",
     "modinfo": f'PATH=$PATH:/usr/sbin:/sbin; f=$(find {_RUNNING} {_KO} | head -n 1); [ -n "$f" ] || exit 3; '

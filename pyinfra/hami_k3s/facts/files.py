@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from stat import S_IMODE, S_ISREG
 
 from pyinfra.api import FactBase, QuoteString, StringCommand
 from typing_extensions import override
@@ -21,17 +22,16 @@ class Digests(FactBase[dict[str, tuple[str, str]]]):
 
     @override
     def command(self, paths: list[str]) -> StringCommand:
-        return StringCommand(
-            "for f in",
-            *[QuoteString(path) for path in paths],
-            '; do [ -f "$f" ] && [ ! -L "$f" ] && echo "$(sha256sum <"$f" | cut -c 1-64) $(stat -c %a "$f") $f"; done; true',
-        )
+        quoted = [QuoteString(path) for path in paths]
+        return StringCommand("{ stat -c '%f %n'", *quoted, "; sha256sum", *quoted, "; } 2>/dev/null; true")
 
     @override
     def process(self, output: list[str]) -> dict[str, tuple[str, str]]:
-        found = {}
+        modes, found = {}, {}
         for line in output:
             # Anything else is a login banner.
-            if match := re.fullmatch(r"([0-9a-f]{64}) ([0-7]+) (/.*)", line):
-                found[match[3]] = (match[1], match[2])
+            if match := re.fullmatch(r"([0-9a-f]{1,8}) (/.*)", line):
+                modes[match[2]] = int(match[1], 16)
+            elif (match := re.fullmatch(r"([0-9a-f]{64})  (/.*)", line)) and S_ISREG(modes.get(match[2], 0)):
+                found[match[2]] = (match[1], f"{S_IMODE(modes[match[2]]):o}")
         return found

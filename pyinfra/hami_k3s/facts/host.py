@@ -16,7 +16,7 @@ from hami_k3s.facts import machine as room_facts
 from hami_k3s.facts import nvidia as nvidia_facts
 from hami_k3s.facts import sources as sources_facts
 from hami_k3s.facts.cluster import is_provider
-from hami_k3s.facts.k3s import BINARY, parse_version
+from hami_k3s.facts.k3s import BINARY, RELEASE, parse_version
 from hami_k3s.isolation.parse import QUERY
 
 __all__ = ["MANIFESTS", "PROBES", "Host", "HostState", "is_provider", "parse"]
@@ -40,7 +40,7 @@ PROBES = {
     "cgroup2": "test -e /sys/fs/cgroup/cgroup.controllers && echo yes",
     "manifests": f"{_ROOT} {MANIFESTS}",
     "operator": "ls -d /usr/local/nvidia/toolkit",
-    "k3s": "k3s --version",
+    "k3s": RELEASE,
     "k3s_link": f"readlink -f {BINARY}",
     "k3s_active": "systemctl is-active k3s.service",
     "k3s_units": f'for f in {" ".join(UNITS)}; do [ ! -e $f ] || {{ echo "== $f"; cat $f; }}; done',
@@ -165,7 +165,7 @@ class Host(FactBase[HostState]):
     ) -> StringCommand:
         self._wanted = wanted
         asked = probes(room_facts.PORTS if ports is None else ports, wanted, proxies)
-        return StringCommand(batch.script(asked))
+        return StringCommand(f"{room_facts.USER};", batch.script(asked))
 
     @override
     def process(self, output: list[str]) -> HostState:

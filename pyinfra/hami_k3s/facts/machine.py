@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from hami_k3s.facts import batch
 
-ROOT = '[ "$(id -u)" = 0 ] && S= || S="sudo -n"; $S'
+# A script with many of these asks once, before all of them.
+USER = "_uid=$(id -u)"
+ROOT = '[ "${_uid:=$(id -u)}" = 0 ] && S= || S="sudo -n"; $S'
 DATA = ("/var/lib/rancher", "/var/lib/containerd")
 PORTS = {6443: "tcp", 10250: "tcp", 8472: "udp"}
 POD_NETWORKS = ("10.42.0.0/16", "10.43.0.0/16")
@@ -42,27 +45,25 @@ class MachineState:
 
 
 def probes(ports: Mapping[int, str] = PORTS) -> dict[str, str]:
-    """The questions; `ports` are the ones that must be free."""
+    """The questions; `ports` are the ones that must be free. "proxy_apt" is in apt's own."""
     wanted = "|".join(f"{port:04X}" for port in ports)
     listening = "|".join(str(port) for port in ports)
     return {
         # Of a folder that is not there yet, its nearest parent counts.
-        "disk": f"for d in {' '.join(DATA)}; do p=$d; while [ ! -e $p ]; do p=${{p%/*}}; p=${{p:-/}}; done; "
-        'echo "$d $(df -Pk $p | tail -n 1)"; done',
+        "disk": f"P=; for d in {' '.join(DATA)}; do p=$d; while [ ! -e $p ]; do p=${{p%/*}}; p=${{p:-/}}; done; "
+        'P="$P $p"; done; df -Pk $P',
         "memory": "grep -m 1 ^MemTotal: /proc/meminfo",
         "hostname": "hostname",
         "machine_id": "cat /etc/machine-id",
         # 0A listens (TCP); 07 is an unconnected UDP socket.
-        "sockets": f"for f in tcp tcp6 udp udp6; do [ ! -r /proc/net/$f ] || sed -n -E "
-        f"'s/^ *[0-9]+: [0-9A-F]+:({wanted}) [0-9A-F]+:[0-9A-F]+ (0A|07) .*/'${{f%6}}' \\1/p' /proc/net/$f; done; "
-        "test -r /proc/net/tcp",
+        "sockets": f"cd /proc/net && grep -HE '^ *[0-9]+: [0-9A-F]+:({wanted}) [0-9A-F]+:[0-9A-F]+ (0A|07) ' "
+        "tcp tcp6 udp udp6; test -r tcp",
         "listeners": f"{ROOT} ss -Htunlp | grep -E ':({listening}) '",
         "ufw": f"{ROOT} grep -hsE '^ENABLED=' /etc/ufw/ufw.conf; test ! -e /etc/ufw/ufw.conf || "
         f"{ROOT} cat /etc/ufw/user.rules",
         "firewalld": f"systemctl is-active firewalld; {ROOT} timeout 5 firewall-cmd --zone=trusted --list-sources; true",
         "proxy_environment": "printf '%s\\n' \"${https_proxy:-${HTTPS_PROXY:-${http_proxy:-$HTTP_PROXY}}}\"; "
         "sed -n -E 's/^ *(export +)?[hH][tT][tT][pP][sS]?_[pP][rR][oO][xX][yY]=//p' /etc/environment",
-        "proxy_apt": "apt-config dump | sed -n -E 's/^Acquire::https?::Proxy \"(.+)\";$/\\1/p'",
         "proxy_k3s": "for f in /etc/default/k3s /etc/sysconfig/k3s /etc/systemd/system/k3s.service.env; do "
         f"{ROOT} sed -n -E 's/^ *(CONTAINERD_)?HTTPS?_PROXY=//p' $f; done; true",
         "proxy_systemd": "systemctl show-environment | sed -n -E 's/^[hH][tT][tT][pP][sS]?_[pP][rR][oO][xX][yY]=//p'",
@@ -72,11 +73,11 @@ def probes(ports: Mapping[int, str] = PORTS) -> dict[str, str]:
 
 def _filesystems(text: str | None) -> dict[str, Filesystem] | None:
     found = {}
-    for line in (text or "").splitlines():
-        # folder, device, blocks, used, available, capacity, mount point
+    for folder, line in zip(DATA, (text or "").splitlines()[1:], strict=False):
+        # device, blocks, used, available, capacity, mount point
         words = line.split()
-        if len(words) >= 7 and words[4].isdecimal() and words[5].rstrip("%").isdecimal():
-            found[words[0]] = Filesystem(words[6], int(words[4]) // 1024, int(words[5].rstrip("%")))
+        if len(words) >= 6 and words[3].isdecimal() and words[4].rstrip("%").isdecimal():
+            found[folder] = Filesystem(words[5], int(words[3]) // 1024, int(words[4].rstrip("%")))
     return found or None
 
 
@@ -85,11 +86,10 @@ def _taken(sockets: batch.Answer, listeners: str) -> dict[tuple[int, str], str] 
         return None
     found = {}
     for line in sockets.text.splitlines():
-        protocol, _, number = line.partition(" ")
-        try:
-            port = int(number, 16)
-        except ValueError:
+        match = re.match(r"(tcp|udp)6?: *\d+: [0-9A-F]+:([0-9A-F]+) ", line)
+        if match is None:
             continue
+        protocol, port = match[1], int(match[2], 16)
         program = ""
         for row in listeners.splitlines():
             if f":{port} " in row and row.startswith(protocol) and 'users:(("' in row:
@@ -127,9 +127,11 @@ def state(answers: Mapping[str, batch.Answer], now: float) -> MachineState:
     clock = answers.get("clock", batch.NOTHING).number
     proxies = {
         where: without_credentials(lines[0])
-        for where in ("environment", "apt", "k3s", "systemd")
+        for where in ("environment", "k3s", "systemd")
         if (lines := [line for line in (value(f"proxy_{where}") or "").splitlines() if line.strip()])
     }
+    if found := re.search(r'^Acquire::https?::Proxy "(.+)";$', value("apt_config") or "", re.MULTILINE):
+        proxies["apt"] = without_credentials(found[1])
     return MachineState(
         filesystems=_filesystems(value("disk")),
         memory_mib=int(memory[1]) // 1024 if len(memory) > 1 and memory[1].isdecimal() else None,

@@ -28,12 +28,14 @@ class NvidiaState:
     toolkit: str | None = None
 
 
+# Servers have hundreds of devices on their buses: one process for all.
+NVIDIA_ON_BUS = "grep -lx 0x10de /sys/bus/pci/devices/*/vendor"
 PROBES = {
     # A wedged card leaves nvidia-smi in the kernel for ever.
     "smi": f"timeout -k 2 30 {QUERY} 2>&1",
     "module": "cat /proc/driver/nvidia/version",
-    "pci": "for d in /sys/bus/pci/devices/*; do "
-    '[ "$(cat $d/vendor)" = 0x10de ] && case "$(cat $d/class)" in 0x0300*|0x0302*) echo x;; esac; done; true',
+    "pci": f"{NVIDIA_ON_BUS} | while read -r f; do read -r c <${{f%vendor}}class; "
+    "case $c in 0x0300*|0x0302*) echo x;; esac; done; true",
     "toolkit": "nvidia-container-runtime --version",
 }
 

@@ -48,9 +48,9 @@ def probes(url: str, version: str) -> dict[str, str]:
         "others": f"grep -lF -e {shlex.quote(site)} -e nvidia.github.io/libnvidia-container /etc/apt/sources.list "
         f"/etc/apt/sources.list.d/*.list /etc/apt/sources.list.d/*.sources | grep -vxF {SOURCE}",
         # apt's lists are read only for packages that are not there yet: that takes longer than all the rest
-        "candidates": f"[ $({_QUERY} | grep -c {shlex.quote(f' {version}-1 installed')}) = {len(PACKAGES)} ] ||"
-        " apt-cache madison nvidia-container-toolkit | cut -d'|' -f2",
-        "installed": f"{_QUERY}; true",
+        "packages": f"q=$({_QUERY}); printf '%s\\n' \"$q\"; "
+        f'[ "$(printf \'%s\\n\' "$q" | grep -c {shlex.quote(f" {version}-1 installed")})" = {len(PACKAGES)} ] ||'
+        " apt-cache madison nvidia-container-toolkit; true",
         "tools": "for t in curl gpg; do command -v $t >/dev/null || echo $t; done; [ -e /etc/ssl/certs/ca-certificates.crt ]"
         " || echo ca-certificates; true",
     }
@@ -75,8 +75,11 @@ def parse(output: list[str]) -> ToolkitState:
     def words(name: str) -> tuple[str, ...]:
         return tuple(answers.get(name, batch.NOTHING).text.split())
 
-    installed, held = {}, []
-    for line in answers.get("installed", batch.NOTHING).text.splitlines():
+    installed, held, candidates = {}, [], []
+    for line in answers.get("packages", batch.NOTHING).text.splitlines():
+        if "|" in line:  # apt's: package | version | source
+            candidates.append(line.split("|")[1].strip())
+            continue
         package, release, status, want = ([*line.split(), "", "", "", ""])[:4]
         if status == "installed":
             installed[package] = release
@@ -85,7 +88,7 @@ def parse(output: list[str]) -> ToolkitState:
         fingerprints=primary_fingerprints(answers.get("key", batch.NOTHING).text),
         source=answers.get("source", batch.NOTHING).value,
         others=words("others"),
-        candidates=words("candidates"),
+        candidates=tuple(candidates),
         installed=installed,
         held=tuple(held),
         missing_tools=words("tools"),

@@ -10,18 +10,19 @@ from pyinfra.api import FactBase
 
 from tests.unit.facts.host_tools import Bin
 
-CURL = """folder=$(dirname "$0")/api
+CURL = r"""folder=$(dirname "$0")/api
 while [ $# -gt 0 ]; do
     case "$1" in
-    -o) to=$2; shift ;;
+    -w) write=$2; shift ;;
     -d) printf %s "$2" >"$folder/posted"; shift ;;
-    --cert|--cacert|--key|--max-time|-w|-H) shift ;;
-    -s) ;;
+    --cert|--cacert|--key|--max-time|-H) shift ;;
+    -s|--next) ;;
     *) found=
        while IFS='	' read -r path file; do
-           [ "$path" != "$1" ] || { cat "$folder/$file" >"$to"; found=1; }
+           [ "$path" != "$1" ] || { cat "$folder/$file"; found=200; }
        done <"$folder/paths"
-       if [ -n "$found" ]; then echo 200; else printf '{"kind":"Status","message":"not found"}' >"$to"; echo 404; fi ;;
+       [ -n "$found" ] || { printf '{"kind":"Status","message":"not found"}'; found=404; }
+       printf %s "$write" | sed "s/%{http_code}/$found/; s/%{exitcode}/0/" ;;
     esac
     shift
 done"""

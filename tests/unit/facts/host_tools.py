@@ -72,3 +72,12 @@ class Bin:
         assert done.returncode == 0, done.stderr
         lines = done.stdout.splitlines()
         return one.process(lines) if lines else one.default()
+
+    def shell(self, script: str) -> list[str]:
+        """The lines that a script prints."""
+        environment = {"PATH": str(self.folder)}
+        command = ["/bin/sh", "-c", script]
+        done = subprocess.run(
+            command, env=environment, capture_output=True, text=True, timeout=20, check=False
+        )
+        return done.stdout.splitlines()

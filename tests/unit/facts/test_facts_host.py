@@ -9,6 +9,7 @@ from hami_k3s.facts.binary import Binary, BinaryState
 from hami_k3s.facts.files import Digests
 from hami_k3s.facts.host import Host, is_provider
 from hami_k3s.facts.host import parse as parse_host
+from hami_k3s.facts.machine import Filesystem
 from hami_k3s.facts.nvidia import Nvidia, NvidiaState, state
 from hami_k3s.facts.toolkit import PACKAGES, Toolkit, primary_fingerprints
 from hami_k3s.facts.toolkit import parse as parse_toolkit
@@ -93,6 +94,30 @@ def test_host_that_is_fine() -> None:
     assert now.providers == ()
 
 
+def test_what_the_machine_says() -> None:
+    now = parse_host(
+        answered(
+            {
+                "disk": "Filesystem     1024-blocks    Used Available Capacity Mounted on\n"
+                "/dev/vda1        20480000 4096000  15360000      22% /\n"
+                "/dev/vdb1        10240000  512000   9216000       6% /var/lib/containerd",
+                "sockets": "tcp:   0: 0100007F:192B 00000000:0000 0A 00000000:00000000 00:00000000 00000000  0  0 1\n"
+                "tcp6:   3: 00000000000000000000000000000000:280A 00000000000000000000000000000000:0000 0A 0:0\n"
+                "udp:  12: 00000000:2118 00000000:0000 07 00000000:00000000 00:00000000 00000000  0  0 2",
+                "listeners": 'tcp LISTEN 0 4096 *:10250 *:* users:(("kubelet",pid=1,fd=3))',
+                "apt_config": 'Acquire::http::Proxy "http://user:word@proxy.example:3128";\n'
+                'Unattended-Upgrade::Package-Blacklist:: "nvidia-";',
+            }
+        )
+    ).room
+    assert now.filesystems == {
+        "/var/lib/rancher": Filesystem("/", 15000, 22),
+        "/var/lib/containerd": Filesystem("/var/lib/containerd", 9000, 6),
+    }
+    assert now.taken == {(6443, "tcp"): "", (10250, "tcp"): "kubelet", (8472, "udp"): ""}
+    assert now.proxies == {"apt": "http://proxy.example:3128"}
+
+
 def test_rolling_debian_has_no_version() -> None:
     now = parse_host(answered({"os": "debian"}))
     assert (now.os_id, now.os_version) == ("debian", None)
@@ -132,10 +157,11 @@ def test_toolkit_packages() -> None:
     now = parse_toolkit(
         answered(
             {
-                "installed": "libnvidia-container1 1.19.1-1 installed hold\n"
+                "packages": "libnvidia-container1 1.19.1-1 installed hold\n"
                 "libnvidia-container-tools 1.19.1-1 config-files deinstall\n"
-                "nvidia-container-toolkit  not-installed unknown",
-                "candidates": " 1.19.1-1 \n 1.18.2-1 ",
+                "nvidia-container-toolkit  not-installed unknown\n"
+                " nvidia-container-toolkit | 1.19.1-1 | http://x  Packages\n"
+                " nvidia-container-toolkit | 1.18.2-1 | http://x  Packages",
                 "others": ("", 1),
                 "key": SHOWN,
             }

@@ -1,13 +1,16 @@
 """k3s: service, process, containerd's configuration, what the API says."""
 
+from base64 import b64encode
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from hami_k3s.facts import batch
-from hami_k3s.facts.k3s import K3sState, parse, parse_containerd
+from hami_k3s.facts.k3s import LIBRARY, RELEASE, K3sState, parse, parse_containerd
 from tests.recorded.lab import recorded
 from tests.unit.facts.answers import answered
+from tests.unit.facts.host_tools import Bin
 
 SHOW = """ActiveState=active
 SubState=running
@@ -24,8 +27,6 @@ def node(name: str, ready: str, kubelet: str) -> dict[str, Any]:
 
 
 RUNNING: dict[str, object] = {
-    "link": "/usr/local/lib/hami-k3s/k3s-v1.36.2+k3s1",
-    "version": "k3s version v1.36.2+k3s1 (abcdef12)\ngo version go1.26.5",
     "service": SHOW,
     "uptime": "100.25",
     "inputs": "aa",
@@ -45,7 +46,6 @@ def state(**changes: object) -> K3sState:
 def test_running() -> None:
     now = state()
     assert (now.active, now.sub, now.enabled, now.pid, now.restarts) == ("active", "running", True, 812, 1)
-    assert (now.version, now.link) == ("v1.36.2+k3s1", RUNNING["link"])
     assert now.age_s == pytest.approx(60.25)
     assert not now.stale
     assert now.api == "ok"
@@ -114,3 +114,47 @@ def test_batch_keeps_every_byte_and_the_status() -> None:
     assert found["a"] == batch.Answer("two\nlines = and a sign", 0)
     assert found["b"].value is None
     assert found["b"].status == 127
+
+
+def test_batch_through_the_real_script(host: Bin) -> None:
+    asked = {
+        "a": "echo two; printf 'li\\200nes = '; exit 3",
+        "b": "cat",
+        "gone": "no-such-tool",
+        "c": "echo c >&2",
+    }
+    found = batch.parse(host.shell(batch.script(asked)))
+    assert found == {
+        "a": batch.Answer("two\nli\N{REPLACEMENT CHARACTER}nes = ", 3),
+        "b": batch.Answer("", 0),
+        "gone": batch.Answer("", 127),
+        "c": batch.Answer("", 0),
+    }
+
+
+def test_answers_that_cannot_be_told_apart_are_no_answers(host: Bin) -> None:
+    lines = host.shell(batch.script({"a": "printf 'x\\036y'", "b": "echo b"}))
+    assert batch.parse(lines) == {}
+
+
+@pytest.mark.parametrize(
+    ("said", "status"), [("200/0", 0), ("201/0", 0), ("404/0", 44), ("500/0", 22), ("200/28", 22)]
+)
+def test_the_status_of_an_http_answer(said: str, status: int) -> None:
+    encoded = b64encode(f"{{}}\n{said}".encode()).decode()
+    assert batch.parse([f"a={encoded}"]) == {"a": batch.Answer("{}", status)}
+
+
+def test_the_release_of_a_binary_of_ours_is_in_its_path(host: Bin) -> None:
+    """It is not started for that; anybody else's is asked."""
+    library = f"{host.folder}/lib"
+    ours = RELEASE.replace(LIBRARY, library)
+    (host.folder / "lib").mkdir()
+    real = host.put("lib/k3s-v1.36.2+k3s1", "echo started")
+    (host.folder / "k3s").symlink_to(real)
+    assert host.shell(ours) == ["k3s version v1.36.2+k3s1"]
+    Path(real).chmod(0o644)
+    assert host.shell(ours) == []
+    (host.folder / "k3s").unlink()
+    host.put("k3s", "echo k3s version v1.30.0+k3s1")
+    assert host.shell(ours) == ["k3s version v1.30.0+k3s1"]

@@ -20,7 +20,6 @@ from tests.unit.test_lib_gates import DONE
 VERSION = "v1.36.2+k3s1"
 NODE = Node("gpu-1", True, {"gpu": "on"}, kubelet=VERSION)
 RUNNING = K3sState(
-    version=VERSION,
     active="active",
     sub="running",
     enabled=True,
