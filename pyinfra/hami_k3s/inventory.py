@@ -14,6 +14,7 @@ from pyinfra.connectors.ssh import connector_data_meta
 
 from hami_k3s import gate
 from hami_k3s.releases import lockfile
+from hami_k3s.reports import trail
 from hami_k3s.settings import SettingsError, check, is_ours
 
 HOW = """no hosts given. Name them in one of these ways:
@@ -62,11 +63,12 @@ def hosts(folder: Path) -> Hosts:
             raise FleetError(
                 f"host {name} is listed twice; give each machine one entry with a name of its own"
             )
-    _check_settings(found, folder)
+    reports = _check_settings(found, folder)
     if lock := lockfile.current():
         said = ", ".join(f"{name} {part.version}" for name in PARTS if (part := getattr(lock, name)))
         click.echo(f"--> Releases locked by {lockfile.path()}: {said}", err=True)
     gate.install()
+    trail.expect(reports)
     return found
 
 
@@ -126,17 +128,19 @@ def _with_sudo(data: dict[str, Any]) -> dict[str, Any]:
     return {"_sudo": True, **data} if data.get("ssh_user", "root") != "root" else data
 
 
-def _check_settings(found: Hosts, folder: Path) -> None:
+def _check_settings(found: Hosts, folder: Path) -> str:
+    """The folder for reports, of the first host."""
     shared = folder / "group_data" / "all.py"
     defaults = runpy.run_path(str(shared)) if shared.exists() else {}
-    problems = []
+    problems, reports = [], []
     for name, data in found:
         try:
-            check({**defaults, **data, **_command_line()})
+            reports.append(check({**defaults, **data, **_command_line()}).report_folder)
         except SettingsError as error:
             problems += [f"{name}: {line}" for line in str(error).splitlines()]
     if problems:
         raise FleetError("settings are wrong, nothing was contacted:\n    " + "\n    ".join(problems))
+    return reports[0]
 
 
 def _command_line() -> dict[str, Any]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections import defaultdict
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Literal
@@ -10,6 +11,8 @@ from typing import Literal
 from pyinfra.api import Host, State
 
 EVERY = 5  # seconds between two progress lines
+# What was said to be wrong with each host so far, by its name: the trail of the run keeps it.
+TOLD: defaultdict[str, list[str]] = defaultdict(list)
 
 
 @dataclass(frozen=True)
@@ -63,6 +66,7 @@ def until(
 def complain(host: Host, text: str) -> None:
     """Red lines under the host's name."""
     for line in text.splitlines():
+        TOLD[host.name].append(line)
         host.log_styled(f"    {line}", fg="red")
 
 

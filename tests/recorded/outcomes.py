@@ -32,7 +32,7 @@ def written(
     tmp_path: Path, *outcomes: HostOutcome, language: str = "en"
 ) -> tuple[reports.Run, dict[str, Any]]:
     """A finished run and its report.json, which follows the schema."""
-    run = reports.Run(tmp_path, STARTED, language)
+    run = reports.Run(reports.report_directory(tmp_path, STARTED), STARTED, language)
     for one in outcomes:
         run.expect(one.host)
     for one in outcomes:

@@ -59,9 +59,9 @@ class Ran:
 
 
 def fleet(path: Path, *nodes: Any, **settings: object) -> Path:
-    """A fleet file for these nodes (of any rehearsals), with further settings."""
+    """A fleet file for these nodes (of any rehearsals), with further settings; reports go beside it."""
     hosts = []
-    shared: dict[str, object] = {}
+    shared: dict[str, object] = {"report_folder": str(path.parent / "reports")}
     for node in nodes:
         content = yaml.safe_load(node.state.fleet.read_text())
         shared |= content["settings"]

@@ -104,7 +104,7 @@ def running_pods(node: Any) -> bool:
 
 def test_ctrl_c_in_verify_removes_its_pods(machines: Any, tmp_path: Path) -> None:
     lab = machines.lab
-    process = start(fleet(tmp_path / "fleet.yaml", lab, report_folder=str(tmp_path / "reports")), VERIFY)
+    process = start(fleet(tmp_path / "fleet.yaml", lab), VERIFY)
     deadline = time.monotonic() + 60
     while not running_pods(lab):
         assert time.monotonic() < deadline
@@ -116,7 +116,7 @@ def test_ctrl_c_in_verify_removes_its_pods(machines: Any, tmp_path: Path) -> Non
 
 def test_a_killed_verify_is_cleared_by_the_next(machines: Any, tmp_path: Path) -> None:
     lab = machines.lab
-    file = fleet(tmp_path / "fleet.yaml", lab, report_folder=str(tmp_path / "reports"))
+    file = fleet(tmp_path / "fleet.yaml", lab)
     process = start(file, VERIFY)
     deadline = time.monotonic() + 60
     while not running_pods(lab):

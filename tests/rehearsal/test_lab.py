@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -46,6 +47,28 @@ def test_one_broken_machine_does_not_stop_the_others(machines: Any) -> None:
     assert list(ran.results) == STEPS
     assert (ran.results[STEPS[1]].unchanged, ran.results[STEPS[1]].error) == (2, 1)
     assert all(row.success == 2 for row in list(ran.results.values())[3:])
+
+
+def test_the_first_run_left_a_trail_and_said_what_to_do(machines: Any) -> None:
+    """Which host failed, where, why, and the same command for that one alone."""
+    ran: Ran = machines.first_run
+    name = machines.broken.name
+    said = ran.text.splitlines()[-4:]
+    assert said[0] == "2 of 3 hosts are done, 1 not:"
+    assert said[1].startswith(
+        f"  {name}: failed at {STEPS[1]}: 1 problem; nothing was changed on this host: - mig: "
+    )
+    assert said[2].startswith("again for only those: GPU_FLEET=")
+    assert said[2].endswith(f" pyinfra inventory.py deploys/gpu_node.py -y --limit {name}")
+    page = Path(said[3].removeprefix("trail: "))
+    trail = [json.loads(line) for line in page.with_name("trail.jsonl").read_text().splitlines()]
+    ended = [one for one in trail if one["event"] == "ended"]
+    assert [one["operation"] for one in ended if one["host"] == machines.lab.name] == STEPS
+    assert [one["result"] for one in ended if one["host"] == machines.lab.name] == ["no change"] * 3 + [
+        "changed"
+    ] * 10
+    assert [one["operation"] for one in ended if one["host"] == name] == STEPS[:2]
+    assert "is in MIG mode" in ended[[one["result"] for one in ended].index("failed")]["why"][1]
 
 
 def test_a_second_run_changes_nothing_and_asks_each_host_little(machines: Any, file: Path) -> None:

@@ -65,8 +65,10 @@ def test_every_card_at_the_same_time_and_one_host_that_is_not_there(proof: Proof
         "the host could not be reached",
     )
     assert whole["rerun"] == (
-        f"GPU_FLEET={shlex.quote(str(tmp_path / 'fleet.yaml'))} pyinfra inventory.py deploys/verify.py --limit gone-1"
+        f"GPU_FLEET={shlex.quote(str(tmp_path / 'fleet.yaml'))} pyinfra inventory.py deploys/verify.py -y "
+        f"--data report_folder={shlex.quote(str(tmp_path / 'r'))} --limit gone-1"
     )
+    assert done.stdout.count("--limit gone-1") == 1, "said once"
     assert "fleet: error (2 hosts: 1 warn, 1 error; gone-1: the host could not be reached)" in done.stdout
     proof.wait(proof.node.name, f"! {LEFT}")
 

@@ -23,7 +23,7 @@ ROW = "No other run on this host"
 @pytest.fixture
 def file(machines: Any, tmp_path: Path) -> Path:
     """Node `ubuntu`: its user needs sudo for everything."""
-    return fleet(tmp_path / "fleet.yaml", machines.ubuntu, report_folder=str(tmp_path / "reports"))
+    return fleet(tmp_path / "fleet.yaml", machines.ubuntu)
 
 
 def holding(node: Any, process: subprocess.Popen[str]) -> list[str]:
@@ -98,5 +98,4 @@ def test_a_step_of_another_kind_that_a_killed_run_left_is_waited_for(machines: A
     ran = deploy(file, GPU_NODE)
     assert ran.status == 0, ran.text
     assert "toolkit: an interrupted run's step is still at work, waiting for it" in ran.on(node.name)
-    assert "Step toolkit: - after" in ran.on(node.name) or "Step toolkit" in ran.on(node.name)
-    assert node.run("systemctl start k3s && ! systemctl is-active hami-k3s-toolkit.service").ok
+    assert node.run("! systemctl is-active hami-k3s-toolkit.service").ok

@@ -2,6 +2,7 @@
 
 import json
 import os
+import sys
 from dataclasses import asdict, replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -87,7 +88,8 @@ def test_the_fleet_ends_with_one_line_a_host_and_one_for_all(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("GPU_FLEET", "my fleet.yaml")
-    run = reports.Run(tmp_path, STARTED)
+    monkeypatch.setattr(sys, "argv", ["/bin/pyinfra", "inventory.py", "deploys/verify.py", "--limit", "rtx*"])
+    run = reports.Run(reports.report_directory(tmp_path, STARTED), STARTED)
     for host in ("rtx-1", "rtx-2", "rtx 3"):
         run.expect(host)
     run.add(outcome())
@@ -168,7 +170,7 @@ def test_a_host_that_was_not_reached_is_there_with_every_claim(tmp_path: Path) -
 
 
 def test_an_interrupted_run_has_every_host(tmp_path: Path) -> None:
-    run = reports.Run(tmp_path, STARTED)
+    run = reports.Run(reports.report_directory(tmp_path, STARTED), STARTED)
     for host in ("rtx-1", "rtx-2"):
         run.expect(host)
     run.add(outcome())

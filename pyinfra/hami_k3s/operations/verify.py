@@ -9,14 +9,12 @@ from pyinfra import host, logger
 from pyinfra.api import FunctionCommand, Host, State, operation
 from pyinfra.api.command import PyinfraCommand
 
-from hami_k3s import gate
+from hami_k3s import command_line, gate
 from hami_k3s.isolation.outcome import HostOutcome, unreached
 from hami_k3s.proof.measure import measure
-from hami_k3s.reports import Run, terminal
+from hami_k3s.reports import Run, run_directory, terminal
+from hami_k3s.reports.trail import TRAIL
 from hami_k3s.settings import Settings
-
-# One folder for all hosts of a run.
-STARTED = datetime.now(UTC)
 
 _run: Run | None = None
 _state: State | None = None
@@ -45,7 +43,9 @@ def _expect(host: Host, settings: Settings) -> None:
     if _run is None:
         _state = host.state
         order = [one.name for one in _state.inventory]
-        _run = Run(settings.report_folder, STARTED, settings.report_language, order)
+        directory = run_directory(settings.report_folder)
+        _run = Run(directory, command_line.STARTED, settings.report_language, order)
+        TRAIL.silent = True  # the fleet's line of verify says it
     _run.expect(host.name)
 
 
@@ -84,7 +84,9 @@ def _close() -> None:
         if one not in _state.activated_hosts
     }
     lost |= {
-        one.name: "an earlier step failed on the host" for one in _state.failed_hosts if one.name not in lost
+        one.name: f"an earlier step failed on the host: {TRAIL.reason(one.name)}"
+        for one in _state.failed_hosts
+        if one.name not in lost
     }
     limited = _state.limit_hosts
     names = {one.name for one in _state.inventory if limited is None or one in limited}

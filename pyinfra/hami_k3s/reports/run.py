@@ -8,12 +8,14 @@ from __future__ import annotations
 
 import json
 import os
-import shlex
 from collections.abc import Sequence
+from contextlib import suppress
 from datetime import UTC, datetime
+from functools import cache
 from pathlib import Path
 from typing import Any
 
+from hami_k3s import command_line
 from hami_k3s.isolation.outcome import HostOutcome, unreached
 from hami_k3s.reports import document, junit, pages, terminal
 
@@ -25,16 +27,30 @@ def report_directory(root: Path | str, started: datetime) -> Path:
     return Path(root) / started.astimezone(UTC).strftime("%Y-%m-%dT%H-%M-%SZ")
 
 
+@cache
+def run_directory(root: str) -> Path:
+    """The folder of this process' run. A run that began in the same second has another one. Never raises: what cannot be
+    made is noticed by whoever writes there."""
+    path = report_directory(root, command_line.STARTED)
+    with suppress(OSError):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        try:
+            path.mkdir()
+        except FileExistsError:
+            path = path.with_name(f"{path.name}-{os.getpid()}")
+    return path
+
+
 class Run:
     """Collects the outcomes of one run and keeps its files."""
 
     def __init__(
-        self, root: Path | str, started: datetime, language: str = "en", order: Sequence[str] = ()
+        self, directory: Path, started: datetime, language: str = "en", order: Sequence[str] = ()
     ) -> None:
         """`order`: hosts are shown in this order, others after them."""
         self._order = {name: number for number, name in enumerate(order)}
         self.started = started
-        self.directory = report_directory(root, started)
+        self.directory = directory
         self.language = language
         self._expected: dict[str, str] = {}
         self._outcomes: dict[str, HostOutcome] = {}
@@ -72,12 +88,7 @@ class Run:
     def rerun(self) -> str | None:
         """The command that looks again at the hosts that do not hold; None when all do."""
         bad = [outcome.host for outcome in self.outcomes() if not outcome.status.holds]
-        if not bad:
-            return None
-        limits = " ".join(f"--limit {shlex.quote(name)}" for name in bad)
-        fleet = f"GPU_FLEET={shlex.quote(os.environ['GPU_FLEET'])} " if os.environ.get("GPU_FLEET") else ""
-        nodes = f"GPU_NODES={shlex.quote(os.environ['GPU_NODES'])} " if os.environ.get("GPU_NODES") else ""
-        return f"{fleet}{nodes}pyinfra inventory.py deploys/verify.py {limits}"
+        return command_line.again(bad) if bad else None
 
     def _write(self, closing: bool = False) -> Path:
         done = closing or set(self._expected) <= set(self._outcomes)

@@ -8,6 +8,7 @@ from pyinfra import host
 
 from hami_k3s import gate, remote
 from hami_k3s.operations import lock
+from hami_k3s.reports import trail
 from hami_k3s.settings import Settings, check
 
 _locked: set[str] = set()
@@ -22,6 +23,7 @@ def settings(changes: bool = True) -> Settings:
     remote.tune(host)
     data: dict[str, Any] = host.data.dict()  # type: ignore[no-untyped-call]
     want = check(data)
+    trail.follow(host.state, want.report_folder)
     if changes:
         alone(want)
     return want

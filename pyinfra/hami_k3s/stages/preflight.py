@@ -12,6 +12,7 @@ from pyinfra.context import ctx_state
 from hami_k3s import gate
 from hami_k3s.operations import host
 from hami_k3s.reports import preflight as report
+from hami_k3s.reports.trail import TRAIL
 from hami_k3s.stages.common import alone, settings
 
 
@@ -36,6 +37,7 @@ def every_problem() -> None:
 @cache
 def _summarise() -> None:
     """At the end of the process, also when no host was left to go on with."""
+    TRAIL.silent = True
     state: Any = ctx_state.get()  # type: ignore[no-untyped-call]
 
     def close() -> None:
