@@ -21,6 +21,7 @@ MIRROR = {
     "stale-index": "the package and chart indexes are older ones that lack today's versions, rightly signed",
     "rollback": "k3s and helm are older ones under today's names, with sums that agree",
     "republished": "the HAMi chart has other bytes under the same version, with an index that agrees",
+    "retagged": "HAMi's image is another one under its tag, and the one from before is gone",
     "bomb": "helm's archive unpacks to far more than helm, with sums that agree",
 }
 NODE = {

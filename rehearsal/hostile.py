@@ -12,7 +12,7 @@ from pathlib import Path
 
 import yaml
 
-from rehearsal import cache, debs
+from rehearsal import cache, debs, registry
 
 BOMB_MIB = 600  # more than a host lets any file of a download grow to
 OLD_HELM = b"#!/bin/sh\necho v4.0.0\n"
@@ -54,6 +54,7 @@ def assemble(folder: Path, helm: str, k3s: tuple[str, str], chart: str) -> None:
     + k3s: today's release and an older one
     + chart: version that is published again, and missing from the stale index
     """
+    registry.assemble(folder / "retagged/v2", (f"projecthami/hami:v{chart}",), "changed")
     for kind in ("bomb", "rollback"):
         made = cache.entry("hostile-helm", cache.digest(Path(__file__), helm), lambda new: _helm(new, helm))
         (folder / kind).mkdir()

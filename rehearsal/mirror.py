@@ -14,7 +14,7 @@ from aiohttp import web
 from rehearsal import keys
 
 # Faults that put other files in place of the right ones: a folder each beside www/right.
-OTHER_FILES = ("stale-index", "rollback", "republished", "bomb")
+OTHER_FILES = ("stale-index", "rollback", "republished", "bomb", "retagged")
 PORTAL = "/portal/login?session=0123456789"
 HTML = b"<!DOCTYPE html><html><head><title>Sign in</title></head><body>Please sign in to the network.</body></html>\n"
 
@@ -47,6 +47,8 @@ class Mirror:
         ):
             return other
         folders = [*(name for name in OTHER_FILES if name in faults), "right"]
+        if "retagged" in faults and (self.www / "retagged" / inside).parent.is_dir():
+            folders = ["retagged"]  # what the tag was before is not kept
         return next((file for name in folders if (file := self.www / name / inside).is_file()), None)
 
     async def handle(self, request: web.Request) -> web.StreamResponse:

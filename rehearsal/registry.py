@@ -17,6 +17,7 @@ NAMES = (
     "liangjw/kube-webhook-certgen:v1.1.1",
     "kube-scheduler:v1.36.2",
     "kube-scheduler:v1.35.6",
+    "google_containers/kube-scheduler:v1.36.2",
 )
 
 
@@ -29,9 +30,9 @@ def _layer(text: str) -> bytes:
     return gzip.compress(plain.getvalue(), mtime=0)
 
 
-def assemble(folder: Path) -> None:
-    """Fills `folder` (served as /v2) with every image, for amd64 alone."""
-    for image in NAMES:
+def assemble(folder: Path, names: tuple[str, ...] = NAMES, what: str = "stand-in") -> None:
+    """Fills `folder` (served as /v2) with these images, for amd64 alone; another `what` is other content."""
+    for image in names:
         name, _, tag = image.partition(":")
         for kind in ("manifests", "blobs"):
             (folder / name / kind).mkdir(parents=True, exist_ok=True)
@@ -41,7 +42,7 @@ def assemble(folder: Path) -> None:
             (where / kind / digest).write_bytes(body)
             return digest
 
-        layer = _layer(f"stand-in for {image}\n")
+        layer = _layer(f"{what} for {image}\n")
         inner = f"sha256:{hashlib.sha256(gzip.decompress(layer)).hexdigest()}"
         config = json.dumps(
             {

@@ -65,7 +65,7 @@ def _scheduler(state: HamiState) -> list[str]:
         if pod.phase != "Running" or not pod.ready:
             found.append(f"scheduler pod {pod.name} is {pod.phase}, not ready{_because(pod.waiting)}")
         image = pod.images.get("kube-scheduler")
-        if image is not None and image.rpartition(":")[2] != tag:
+        if image is not None and image.partition("@")[0].rpartition(":")[2] != tag:
             found.append(f"the running kube-scheduler is {image}, the API server is {state.server_version}")
     return found
 

@@ -16,22 +16,15 @@ trap 'rm -rf "$work"' EXIT
 # No file may grow past this: neither a body without end nor a bomb in an archive fills the disk.
 most={{ most_mib }}
 ulimit -f $((most * 2048))
+{% include "scripts/fetch.sh" %}
 fetch() {
-    case "$1" in https:*) redirects='=https' ;; *) redirects='=http,https' ;; esac
-    curl --fail --location --proto-redir "$redirects" --progress-bar --show-error --retry 3 --retry-delay 2 \
-        --connect-timeout 20 --speed-limit 1000 --speed-time 60 --max-time {{ limit }} --retry-max-time {{ limit }} \
-        --write-out '%{url_effective}' --output "$2" "$1" >"$2.from" && return
+    get "$1" "$2" && return
     status=$?
     echo
     [ "$status" -lt 128 ] || echo "it is larger than $most MiB and was refused."
     echo "could not fetch $1 (curl's reason is above)."
     echo "Check the route to it, or set {{ setting }} to a mirror; a slow line needs a higher {{ limit_setting }}."
     exit 1
-}
-begins() { head -c 80 "$1" | tr -c '[:print:]' ' '; }
-redirected() {
-    from=$(cat "$2.from" 2>/dev/null) || return 0
-    [ "$from" = "$1" ] || echo "The answer came from ${from%%\?*}, where the request was redirected."
 }
 if [ -n "$sent" ]; then
     url=$sent

@@ -130,6 +130,33 @@ def test_mirror_of_the_scheduler_image() -> None:
     assert old["image"] == "mirror.example:5000/k8s/kube-scheduler"
 
 
+LOCKED = {
+    "docker.io/projecthami/hami:v2.9.0": f"sha256:{'a' * 64}",
+    "registry.k8s.io/kube-scheduler:v1.36.2": f"sha256:{'b' * 64}",
+    "docker.io/liangjw/kube-webhook-certgen:v1.1.1": f"sha256:{'c' * 64}",
+}
+
+
+def test_locked_images_are_named_by_digest() -> None:
+    found = chart.values(NEW, "v1.36.2+k3s1", 1, LOCKED)
+    assert found["scheduler"]["kubeScheduler"]["image"]["tag"] == f"v1.36.2@sha256:{'b' * 64}"
+    assert found["scheduler"]["patch"]["imageNew"] == {"tag": f"v1.1.1@sha256:{'c' * 64}"}
+    assert found["global"] == {"imageTag": f"v2.9.0@sha256:{'a' * 64}"}
+    old = chart.values(OLD, "v1.36.2+k3s1", 1, LOCKED)
+    assert old["scheduler"]["kubeScheduler"]["imageTag"] == f"v1.36.2@sha256:{'b' * 64}"
+    jobs = f"docker.io/liangjw/kube-webhook-certgen:v1.1.1@sha256:{'c' * 64}"
+    assert old["scheduler"]["patch"]["imageNew"] == jobs
+    assert old["version"] == f"v2.9.0@sha256:{'a' * 64}"
+
+
+def test_images_that_the_lock_does_not_have_keep_their_tags() -> None:
+    """Another kube-scheduler, and two images of HAMi under one tag: no digest is right for both."""
+    two = {**LOCKED, "docker.io/mine/hami-plugin:v2.9.0": f"sha256:{'d' * 64}"}
+    found = chart.values(NEW, "v1.35.6+k3s1", 1, two)
+    assert found["scheduler"]["kubeScheduler"]["image"]["tag"] == "v1.35.6"
+    assert "global" not in found
+
+
 def test_user_values_win_key_by_key() -> None:
     user = {
         "scheduler": {"service": {"type": "NodePort", "schedulerPort": 31998}, "leaderElect": True},

@@ -76,6 +76,22 @@ SCRIPTS: dict[str, dict[str, Any]] = {
         "limit": 3,
         "scheduler_hint": "hami_values",
     },
+    "fetch.sh": {"limit": 3},
+    "images.sh": {
+        "store": EVIL,
+        "folder": EVIL,
+        "judge": EVIL,
+        "most_mib": 1,
+        "limit": 3,
+        "archives": [
+            {"name": EVIL, "url": EVIL, "sha256": sha256, "index": EVIL, "what": EVIL}
+            for sha256 in ("", EVIL)
+        ],
+        "links": {EVIL: EVIL},
+        "prefix": EVIL,
+        "list": "$(touch INJECTED)\n",
+        "list_file": EVIL,
+    },
     "probe.sh": {
         "kubectl": "k3s kubectl",
         "namespace": "n",

@@ -19,6 +19,7 @@ import yaml
 
 from hami_k3s import chart, releases
 from hami_k3s.facts.hami import WEBHOOK_NAME, fullname
+from hami_k3s.releases.reference import full
 from hami_k3s.settings import Settings
 
 CHART = os.environ.get("HAMI_CHART", "")
@@ -51,14 +52,30 @@ def version() -> str:
     return str(yaml.safe_load(text)["version"])
 
 
-@cache
-def objects(
-    nodes: int, release: str = "hami", user: str = "{}", server: str = SERVER, kube: str = "v1.36.2"
-) -> list[dict[str, Any]]:
-    settings = Settings(
+def of_user(user: str) -> Settings:
+    return Settings(
         hami_chart_version=version(), hami_chart_sha256="0" * 64, hami_values=yaml.safe_load(user)
     )
-    values = chart.values(settings, server, nodes)
+
+
+def named(user: str = "{}") -> list[str]:
+    """Images by our own reading of the chart's values."""
+    shown = subprocess.run([HELM, "show", "values", CHART], capture_output=True, check=True, timeout=60)
+    wanted = chart.values(of_user(user), SERVER, 1)
+    return chart.images(version(), chart.merged(yaml.safe_load(shown.stdout), wanted))
+
+
+@cache
+def objects(
+    nodes: int,
+    release: str = "hami",
+    user: str = "{}",
+    server: str = SERVER,
+    kube: str = "v1.36.2",
+    locked: bool = False,
+) -> list[dict[str, Any]]:
+    digests = {name: f"sha256:{number:064x}" for number, name in enumerate(named(user))} if locked else {}
+    values = chart.values(of_user(user), server, nodes, digests)
     done = subprocess.run(
         [
             HELM,
@@ -121,6 +138,21 @@ def test_every_image_is_a_whole_reference() -> None:
         assert "map[" not in image, name
         assert image.rpartition("/")[2].count(":") == 1, f"{name}: {image}"
         assert not image.endswith(":"), f"{name}: {image}"
+
+
+@pytest.mark.parametrize("user", ["{}", "{global: {imageRegistry: registry.inside}}"])
+def test_our_reading_of_the_images_is_helms(user: str) -> None:
+    if user != "{}" and releases.numbers(version()) < (2, 7):
+        pytest.skip("this chart has no global registry")
+    assert set(named(user)) == {full(image) for image in images(nodes=1, user=user).values()}
+
+
+def test_every_image_is_named_by_its_locked_digest() -> None:
+    digests = {name: f"sha256:{number:064x}" for number, name in enumerate(named())}
+    found = images(nodes=1, locked=True)
+    assert len(found) >= 5
+    for name, image in found.items():
+        assert image.endswith(f"@{digests[full(image)]}"), f"{name}: {image}"
 
 
 def test_nothing_is_on_the_machines_public_address() -> None:

@@ -11,7 +11,7 @@ import pytest
 
 from hami_k3s.releases import fetch
 from hami_k3s.releases.fetch import Fetcher, FetchError
-from hami_k3s.releases.registry import Reference
+from hami_k3s.releases.reference import Reference
 from tests.unit.operations.loopback import Site, serve
 
 BODY = b"released" * 1000

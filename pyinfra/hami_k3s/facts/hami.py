@@ -21,7 +21,8 @@ WEBHOOK_NAME = "vgpu.hami.io"
 
 @dataclass(frozen=True)
 class HamiPod:
-    """A pod of the device plugin or the scheduler. `waiting`: reasons of containers that do not run."""
+    """A pod of the device plugin or the scheduler. `waiting`: reasons of containers that do not run. `pulled`: container
+    -> the image that the node has for it, by digest. `leaving`: it is being deleted."""
 
     name: str
     component: str
@@ -30,6 +31,8 @@ class HamiPod:
     ready: bool
     images: dict[str, str] = field(default_factory=dict)
     waiting: tuple[str, ...] = ()
+    pulled: dict[str, str] = field(default_factory=dict)
+    leaving: bool = False
 
 
 @dataclass(frozen=True)
@@ -88,6 +91,8 @@ def _pod(item: dict[str, Any]) -> HamiPod:
         ready=bool(containers) and all(one.get("ready") for one in containers),
         images={one["name"]: one["image"] for one in item["spec"].get("containers", [])},
         waiting=tuple(waiting),
+        pulled={one["name"]: one.get("imageID", "") for one in containers},
+        leaving="deletionTimestamp" in item["metadata"],
     )
 
 

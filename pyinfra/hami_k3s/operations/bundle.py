@@ -3,89 +3,20 @@
 from __future__ import annotations
 
 import getpass
-import hashlib
 import posixpath
 import shlex
 import time
-from collections.abc import Generator, Mapping
 from pathlib import Path
 from typing import Any
 
-from pyinfra import host
-from pyinfra.api import FunctionCommand, Host, State, operation
-from pyinfra.api.command import PyinfraCommand
+from pyinfra.api import Host, State
 
-from hami_k3s.difference import NOT_THERE, Difference
-from hami_k3s.facts.files import Digests
-from hami_k3s.releases import ARCHITECTURES, architecture
 from hami_k3s.releases.bundle import Bundle, BundleError, inside
 from hami_k3s.releases.origin import STORE
 from hami_k3s.remote import run
 from hami_k3s.waits import complain
 
-# k3s imports what lies here before it starts anything; the list says which bundle's archives do.
-IMAGES = "/var/lib/rancher/k3s/agent/images"
-LIST = f"{STORE}/images.list"
-PREFIX = "hami-k3s-"
 INCOMING = f"{STORE}/.incoming"
-
-
-def _listed(bundle: Bundle, arch: str) -> str:
-    return "".join(f"{bundle.files[name].sha256}  {name}\n" for name in sorted(bundle.of("images", arch)))
-
-
-@operation()
-def images(bundle: Bundle) -> Generator[PyinfraCommand]:
-    """
-    The bundle's image archives in k3s' images folder, before k3s starts.
-
-    + bundle: a checked bundle
-
-    **Example:**
-
-    .. code:: python
-
-        bundle.images(name="Images", bundle=origin.bundle)
-    """
-    found = host.get_fact(Digests, paths=[LIST])
-    if not differences(found, bundle):
-        host.noop("the bundle's images are there")
-        return
-    yield FunctionCommand(place_images, (bundle,), {})
-
-
-def differences(found: Mapping[str, tuple[str, str]], bundle: Bundle) -> list[Difference]:
-    """From the digest of LIST."""
-    wanted = {hashlib.sha256(_listed(bundle, arch).encode()).hexdigest() for arch in ARCHITECTURES.values()}
-    if LIST in found and found[LIST][0] in wanted:
-        return []
-    seen = "those of another bundle" if LIST in found else NOT_THERE
-    return [Difference("images", IMAGES, seen, f"the archives of {bundle.folder}")]
-
-
-def place_images(state: State, host: Host, bundle: Bundle) -> bool:
-    """Send the archives, link them where k3s looks, take away those of an earlier bundle, write the list last."""
-    arch = architecture(run(host, "uname -m").stdout.strip())
-    names = bundle.of("images", arch) if arch else []
-    if names and not send(state, host, bundle, names):
-        return False
-    links = {f"{PREFIX}{posixpath.basename(name)}": f"{STORE}/{name}" for name in names}
-    kept = " ".join(f"! -name {shlex.quote(link)}" for link in links)
-    script = f"mkdir -p {IMAGES} && find {IMAGES} -maxdepth 1 -name '{PREFIX}*' {kept} -delete && "
-    script += "".join(
-        f"{{ ln -f {shlex.quote(file)} {IMAGES}/{shlex.quote(link)} || "
-        f"cp {shlex.quote(file)} {IMAGES}/{shlex.quote(link)}; }} && "
-        for link, file in links.items()
-    )
-    done = run(
-        host,
-        f"{script}cat >{LIST}.new && mv -f {LIST}.new {LIST}",
-        stdin=_listed(bundle, arch or ""),
-        timeout=600,
-    )
-    if not done.ok:
-        complain(host, f"the images could not be put into {IMAGES}: {done.stderr or done.stdout}")
-    return done.ok
 
 
 def send(state: State, host: Host, bundle: Bundle, names: list[str]) -> bool:

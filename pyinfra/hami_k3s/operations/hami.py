@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Generator
+from collections.abc import Generator, Mapping
 from typing import Any
 
 from pyinfra import host
 from pyinfra.api import FunctionCommand, Host, State, operation
 from pyinfra.api.command import PyinfraCommand
 
-from hami_k3s import gates, trusted
+from hami_k3s import gates, locked_images, trusted
 from hami_k3s.facts.hami import Hami, HamiState
 from hami_k3s.facts.kubernetes import KUBECTL
+from hami_k3s.releases.lockfile import Image
 from hami_k3s.remote import run
-from hami_k3s.waits import Look, until
+from hami_k3s.waits import Look, fail, until
 
 # HAMi 2.8 to 2.10 never retries a failed first registration (#2418); restarting the plugin once does.
 RETRY_REGISTRATION_AFTER = 75
@@ -41,6 +42,32 @@ def ready(release: str, namespace: str, values: dict[str, Any], limit: int) -> G
         host.noop("HAMi works")
         return
     yield FunctionCommand(wait_ready, (release, namespace, values, limit), {})
+
+
+@operation()
+def as_locked(
+    release: str, namespace: str, images: Mapping[str, Image], judge: str
+) -> Generator[PyinfraCommand]:
+    """
+    Stop this host when a container of HAMi runs another image than the lock names.
+
+    + release: the Helm release
+    + namespace: its namespace
+    + images: the lock's, by full name
+    + judge: how messages name the lock
+
+    **Example:**
+
+    .. code:: python
+
+        hami.as_locked(release="hami", namespace="kube-system", images=lock.images, judge="releases.lock.yaml")
+    """
+    state = trusted.read(host, Hami, release=release, namespace=namespace)
+    present = [pod for pod in state.pods or () if not pod.leaving]
+    if wrong := list(locked_images.differing(present, images, judge)):
+        yield FunctionCommand(fail, ("\n".join(wrong),), {})
+        return
+    host.noop("HAMi's images are those of the lock")
 
 
 def wait_ready(

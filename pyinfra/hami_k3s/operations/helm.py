@@ -88,11 +88,13 @@ def hami(settings: Settings, origin: Origin | None = None) -> Generator[PyinfraC
         reason = state.error or "the API server does not answer"
         yield FunctionCommand(fail, (f"helm cannot be used: {reason}. `journalctl -u k3s` says why",), {})
         return
-    wanted = values(settings, state.server_version, state.nodes)
+    origin = origin or Origin()
+    digests = origin.lock.digests if origin.lock else {}
+    wanted = values(settings, state.server_version, state.nodes, digests)
     if not differences(state, settings.hami_chart_version, wanted):
         host.noop(f"HAMi {settings.hami_chart_version} is deployed with these values")
         return
-    origin, sent = origin or Origin(), ""
+    sent = ""
     repository, version = settings.hami_chart_repository, settings.hami_chart_version
     if origin.bundle is not None:
         name = in_bundle("hami_chart_repository", f"hami-{version}.tgz", "")

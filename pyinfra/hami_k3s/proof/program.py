@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from hami_k3s import probes
 from hami_k3s.isolation.plan import SlicePlan
 from hami_k3s.proof.pods import Space
+from hami_k3s.releases import origin
 from hami_k3s.settings import Settings
 
 HOLD = 120  # seconds for filling one slice; milliseconds on the cards seen so far
@@ -49,6 +50,5 @@ class Program:
 
 
 def of(settings: Settings) -> tuple[Program, str]:
-    """The probe that the settings ask for, and its image."""
-    image = settings.verify_image if settings.verify_probe == "driver" else settings.verify_nvcc_image
-    return Program(settings.verify_probe), image
+    """The probe that the settings ask for, and its image, by digest when it is locked."""
+    return Program(settings.verify_probe), origin.of(settings).image(settings.probe_image)

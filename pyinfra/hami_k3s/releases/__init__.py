@@ -63,6 +63,21 @@ def k3s_images_url(base: str, version: str, arch: str) -> tuple[str, str]:
     return f"{k3s_urls(base, version, arch)[0].rpartition('/')[0]}/{name}", name
 
 
+# The first patch of each minor in which k3s names the images that it imports by digest too (k3s#13221).
+_IMPORTS_BY_DIGEST = {32: 11, 33: 7, 34: 3}
+
+
+def imports_by_digest(version: str) -> bool:
+    """Does this k3s find an image from its images folder for a pod that names it by digest?"""
+    _, minor, patch = numbers(version)[:3]
+    return minor > max(_IMPORTS_BY_DIGEST) or patch >= _IMPORTS_BY_DIGEST.get(minor, patch + 1)
+
+
+def image_archive(image: str, digest: str, arch: str) -> str:
+    """Where a bundle has an image's archive. Another digest is another file."""
+    return f"images/{arch}/{re.sub(r'[^A-Za-z0-9.-]+', '_', image)}-{digest[7:19]}.tar"
+
+
 def chart_words(repository: str) -> list[str]:
     """What `helm pull` is told for a chart repository or an OCI registry (oci://HOST/FOLDER)."""
     return [f"{repository}/hami"] if repository.startswith("oci://") else ["hami", "--repo", repository]

@@ -83,6 +83,11 @@ class Lock(_Part):
         found = {setting: getattr(self, part) for setting, part in VERSIONS.items()}
         return {setting: part.version for setting, part in found.items() if part is not None}
 
+    @property
+    def digests(self) -> dict[str, str]:
+        """Full name of an image -> digest."""
+        return {name: image.digest for name, image in self.images.items()}
+
     def binary(self, tool: str) -> Binary | None:
         """The part of "k3s" or "helm"."""
         found = getattr(self, tool)

@@ -107,6 +107,14 @@ class Origin:
             return ""
         return part.files[arch].sha256 if arch in part.files else None
 
+    def image(self, name: str) -> str:
+        """The image by its locked digest, or by its tag when nothing locks it.
+
+        + name: full, with its tag
+        """
+        digest = self.lock.digests.get(name) if self.lock else None
+        return f"{name}@{digest}" if digest else name
+
     def debs(self, arch: str) -> dict[str, str] | None:
         """Package -> locked sum; empty when nothing locks them, None when the lock has none for this architecture."""
         if self.lock is None or self.lock.toolkit is None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import os
-import re
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -34,6 +33,11 @@ class Packer:
         if not (lock.k3s and lock.helm and lock.toolkit and lock.hami):
             raise FetchError(
                 "the lock is not whole: `python -m hami_k3s.releases lock` writes one with every part"
+            )
+        if images and not releases.imports_by_digest(lock.k3s.version):
+            raise FetchError(
+                f"k3s {lock.k3s.version} does not find imported images by their digest: lock v1.32.11, v1.33.7, v1.34.3 "
+                "or later, or make the bundle with --no-images"
             )
         self.folder.mkdir(parents=True, exist_ok=True)
         (self.folder / MANIFEST).unlink(missing_ok=True)  # without it nobody takes this folder for a bundle
@@ -166,19 +170,18 @@ class Packer:
                 "the lock has no images: write it without --no-images, or make the bundle with --no-images"
             )
         for image, locked in self.lock.images.items():
-            digest = locked.manifests.get(arch)
-            if digest is None:
+            if arch not in locked.manifests:
                 raise FetchError(
                     f"the lock has no {image} for {arch}: `python -m hami_k3s.releases lock --arch {arch}`"
                 )
             # The digest is in the name: an archive that is there is the right one, and writing it is done by renaming.
-            name = f"images/{arch}/{re.sub(r'[^A-Za-z0-9.-]+', '_', image)}-{digest[7:19]}.tar"
+            name = releases.image_archive(image, locked.digest, arch)
             file = self.folder / name
             if not file.is_file():
                 self.say(name)
                 file.parent.mkdir(parents=True, exist_ok=True)
                 scratch = file.with_name(f".new-{file.name}")
-                self.upstream.registries.archive(image, digest, scratch)
+                self.upstream.registries.archive(image, locked, arch, scratch)
                 scratch.replace(file)
             self._note(name, "images", arch)
 

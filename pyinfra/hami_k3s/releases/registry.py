@@ -8,15 +8,16 @@ import json
 import re
 import tarfile
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
 import requests
 
+from hami_k3s.releases import archives
 from hami_k3s.releases.fetch import Fetcher, FetchError, beginning
 from hami_k3s.releases.lockfile import Image
+from hami_k3s.releases.reference import DIGEST, Reference
 
 INDEXES = (
     "application/vnd.oci.image.index.v1+json",
@@ -26,29 +27,6 @@ MANIFESTS = (
     "application/vnd.oci.image.manifest.v1+json",
     "application/vnd.docker.distribution.manifest.v2+json",
 )
-DIGEST = re.compile(r"sha256:[0-9a-f]{64}")
-
-
-@dataclass(frozen=True)
-class Reference:
-    """`registry.k8s.io/kube-scheduler:v1.36.2` in its parts; `tag` may be a digest."""
-
-    registry: str
-    repository: str
-    tag: str
-
-    @classmethod
-    def parse(cls, text: str) -> Reference:
-        """The full form: a name without a registry is docker.io's."""
-        rest, _, digest = text.partition("@")
-        first, slash, more = rest.partition("/")
-        if not slash or not ("." in first or ":" in first or first == "localhost"):
-            first, more = "docker.io", rest if slash else f"library/{rest}"
-        name, _, tag = more.rpartition(":") if ":" in more.rsplit("/", 1)[-1] else (more, "", "latest")
-        return cls(first, name, digest or tag)
-
-    def __str__(self) -> str:
-        return f"{self.registry}/{self.repository}{'@' if ':' in self.tag else ':'}{self.tag}"
 
 
 class Registries:
@@ -139,22 +117,24 @@ class Registries:
             raise FetchError(f"image {text} has nothing for {', '.join(missing)}")
         return Image(digest=digest, manifests={arch: found[arch] for arch in architectures})
 
-    def archive(self, text: str, digest: str, out: Path) -> None:
-        """One architecture's image as an OCI archive that k3s imports under its name; the same bytes each time."""
+    def archive(self, text: str, image: Image, arch: str, out: Path) -> None:
+        """One architecture's image as an OCI archive that k3s imports under its name; the same bytes each time.
+
+        The locked index is in it with one of its manifests, so that the image has its digest on the node as if it was
+        pulled, and pods that name it by digest find it.
+        """
         reference = Reference.parse(text)
-        manifest, _, body = self.manifest(reference, digest)
+        top, _, index = self.manifest(reference, image.digest)
+        digest = image.manifests[arch]
+        manifest, _, body = self.manifest(reference, digest) if digest != image.digest else (top, "", index)
         blobs = [manifest["config"]["digest"], *(layer["digest"] for layer in manifest["layers"])]
         if not all(isinstance(one, str) and DIGEST.fullmatch(one) for one in blobs):
             raise FetchError(f"image {text}: its manifest names something that is not a digest: refused")
-        kind = manifest.get("mediaType", MANIFESTS[0])
-        names = {
-            "io.containerd.image.name": str(reference),
-            "org.opencontainers.image.ref.name": reference.tag,
-        }
-        entry = {"mediaType": kind, "digest": digest, "size": len(body), "annotations": names}
+        kind = top.get("mediaType", INDEXES[0] if "manifests" in top else MANIFESTS[0])
         small = {
             "oci-layout": b'{"imageLayoutVersion":"1.0.0"}',
-            "index.json": json.dumps({"schemaVersion": 2, "manifests": [entry]}).encode(),
+            "index.json": archives.index(text, kind, image.digest, len(index)),
+            f"blobs/sha256/{image.digest.removeprefix('sha256:')}": index,
             f"blobs/sha256/{digest.removeprefix('sha256:')}": body,
         }
         with tarfile.open(out, "w", format=tarfile.USTAR_FORMAT) as tar:

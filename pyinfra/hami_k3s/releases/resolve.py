@@ -13,13 +13,14 @@ from urllib.parse import urljoin
 
 import yaml
 
-from hami_k3s import releases
+from hami_k3s import chart, releases
 from hami_k3s.releases import PACKAGES
 from hami_k3s.releases.apt import Index, index
 from hami_k3s.releases.fetch import Fetcher, FetchError, beginning
 from hami_k3s.releases.lockfile import Binary, Chart, File, Image, Lock, Toolkit
 from hami_k3s.releases.origin import resolved
-from hami_k3s.releases.registry import Reference, Registries
+from hami_k3s.releases.reference import Reference
+from hami_k3s.releases.registry import Registries
 from hami_k3s.settings import Settings
 
 CHART_FILE_MIB = 4
@@ -176,18 +177,16 @@ def in_chart(archive: Path, name: str) -> dict[str, Any]:
 
 
 def images_of(settings: Settings, archive: Path) -> list[str]:
-    """Every image that HAMi and verify need, by the names that the pods have."""
-    values = in_chart(archive, "values.yaml")
-    patch = ((values.get("scheduler") or {}).get("patch") or {}).get("imageNew")
-    if isinstance(patch, dict):
-        patch = f"{patch.get('registry', 'docker.io')}/{patch['repository']}:{patch['tag']}"
-    tag = releases.scheduler_tag(settings.k3s_version)
-    return [
-        f"docker.io/projecthami/hami:v{settings.hami_chart_version}",
-        f"{settings.hami_scheduler_registry}/{settings.hami_scheduler_repository}:{tag}",
-        *([str(Reference.parse(patch))] if patch else []),
-        settings.verify_image if settings.verify_probe == "driver" else settings.verify_nvcc_image,
-    ]
+    """Full names of every image that HAMi and verify need. Errors: FetchError."""
+    wanted = chart.values(settings, settings.k3s_version, nodes=1)
+    try:
+        whole = chart.merged(in_chart(archive, "values.yaml"), wanted)
+        found = chart.images(settings.hami_chart_version, whole)
+    except (KeyError, TypeError) as error:
+        raise FetchError(
+            f"chart {settings.hami_chart_version} with hami_values does not say what its images are: {error!r}"
+        ) from error
+    return [*found, settings.probe_image]
 
 
 def lock(upstream: Upstream, architectures: list[str], images: bool, say: Callable[[str], None]) -> Lock:

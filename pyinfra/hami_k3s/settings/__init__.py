@@ -11,6 +11,7 @@ from pydantic import ValidationError
 from hami_k3s import releases
 from hami_k3s.releases import lockfile, origin
 from hami_k3s.releases.bundle import BundleError
+from hami_k3s.releases.reference import full
 from hami_k3s.settings.driver import Driver
 from hami_k3s.settings.hami import Hami
 from hami_k3s.settings.k3s import K3s
@@ -33,6 +34,17 @@ class Settings(Driver, Verify, Hami, K3s, Toolkit, Sources):
     def proxies(self) -> dict[str, str]:
         """`http_proxy`, `https_proxy`, `no_proxy`, those that are set."""
         return {name: value for name in origin.PROXIES if (value := getattr(self, name))}
+
+    @property
+    def probe_image(self) -> str:
+        """Full name of the image that verify's pods have."""
+        return full(self.verify_image if self.verify_probe == "driver" else self.verify_nvcc_image)
+
+    @property
+    def scheduler_image(self) -> str:
+        """Full name of kube-scheduler's image, for the version of k3s."""
+        tag = releases.scheduler_tag(self.k3s_version)
+        return full(f"{self.hami_scheduler_registry}/{self.hami_scheduler_repository}:{tag}")
 
     def _chart_known(self) -> tuple[str | None, str]:
         if self.hami_chart_sha256 is not None:
@@ -75,16 +87,29 @@ def _locked(settings: Settings) -> list[str]:
     lock = where.lock
     own, chart = settings.hami_chart_sha256, lock.hami if lock else None
     differs = chart and own and own != chart.sha256 and chart.version == settings.hami_chart_version
-    return [
-        f"hami_chart_sha256: it is {own}, but {where.judge} says {chart.sha256}; remove the setting, or lock again"
-        for chart in [chart]
-        if differs and chart
-    ] + [
-        f"{name}: it is {getattr(settings, name)}, but {where.judge} locks {version}; change the setting, or lock "
-        "this version with `python -m hami_k3s.releases lock` (and make the bundle again)"
-        for name, version in (lock.versions() if lock else {}).items()
-        if getattr(settings, name) != version
-    ]
+    return (
+        [
+            f"hami_chart_sha256: it is {own}, but {where.judge} says {chart.sha256}; remove the setting, or lock again"
+            for chart in [chart]
+            if differs and chart
+        ]
+        + [
+            f"{name}: it is {getattr(settings, name)}, but {where.judge} locks {version}; change the setting, or lock "
+            "this version with `python -m hami_k3s.releases lock` (and make the bundle again)"
+            for name, version in (lock.versions() if lock else {}).items()
+            if getattr(settings, name) != version
+        ]
+        + [
+            f"{name}: {image} is not among the images of {where.judge}; name it in the fleet's settings and lock again"
+            for name, image in {
+                "verify_image"
+                if settings.verify_probe == "driver"
+                else "verify_nvcc_image": settings.probe_image,
+                "hami_scheduler_repository": settings.scheduler_image,
+            }.items()
+            if lock and lock.images and image not in lock.images
+        ]
+    )
 
 
 def check(data: Mapping[str, Any]) -> Settings:

@@ -45,3 +45,12 @@ def ready() -> None:
         values=want.hami_values,
         limit=want.hami_ready_timeout,
     )
+    where = origin.of(want)
+    if where.lock and where.lock.images:
+        hami.as_locked(
+            name="Images as locked",
+            release=want.hami_release,
+            namespace=want.hami_namespace,
+            images=where.lock.images,
+            judge=where.judge,
+        )

@@ -6,9 +6,9 @@ from pyinfra.api.deploy import deploy
 
 from hami_k3s import releases
 from hami_k3s.facts.k3s import BINARY, INPUTS_SCRIPT, INPUTS_STARTED, LIBRARY
-from hami_k3s.operations import authority, binary, bundle, files, k3s
+from hami_k3s.operations import authority, binary, files, images, k3s
 from hami_k3s.operations.registries import Registries
-from hami_k3s.releases import origin
+from hami_k3s.releases import archives, origin
 from hami_k3s.stages.common import settings
 from hami_k3s.templating import render
 
@@ -33,8 +33,8 @@ def server() -> None:
         aliases=("kubectl", "crictl", "ctr"),
         origin=where,
     )
-    if where.bundle is not None:
-        bundle.images(name="Images of the bundle", bundle=where.bundle)
+    if any(archives.wanted(want, where, arch) for arch in releases.ARCHITECTURES.values()):
+        images.imported(name="Image archives", settings=want, origin=where)
     names = {"binary": BINARY, "inputs": INPUTS_SCRIPT, "started": INPUTS_STARTED, "library": LIBRARY}
     names |= {"proxies": PROXIES, "authority": authority.FILE}
     drop_in = render("50-gpu-node.yaml", kubeconfig_mode=want.k3s_kubeconfig_mode)

@@ -21,12 +21,27 @@ class Kubelet:
         self.workers: dict[str, PodWorker] = {}
         self.ending: dict[str, asyncio.Task[None]] = {}
         self.devices = DeviceManager(cluster)
-        self.images: set[str] = set()
+        self.images: dict[str, str] = {}  # name -> digest, "" where it is not known
         self.shim = self._extract()
         node = cluster.store.get("nodes", "", cluster.node) or {}
         self._sweep()
         for image in node.get("status", {}).get("images") or []:
-            self.images |= set(image.get("names") or [])
+            names = list(image.get("names") or [])
+            digests = [name.partition("@")[2] for name in names if "@" in name]
+            self.images |= dict.fromkeys(names, digests[0] if digests else "")
+
+    def pulled(self, name: str, digest: str) -> None:
+        """An image is on the node now, under its name and under its digest."""
+        self.images[name] = digest
+        if digest and "@" not in name:
+            self.images[f"{name.rpartition(':')[0]}@{digest}"] = digest
+
+    def _names(self) -> list[list[str]]:
+        """The names of each image."""
+        found: dict[str, list[str]] = {}
+        for name, digest in sorted(self.images.items(), key=lambda one: "@" not in one[0]):
+            found.setdefault(digest or name, []).append(name)
+        return list(found.values())
 
     def _sweep(self) -> None:
         """Containers whose pods were removed while k3s was away."""
@@ -116,7 +131,7 @@ class Kubelet:
         if node is None or "capacity" not in node.get("status", {}):
             return
         wanted = self.devices.counts(node["status"]["allocatable"])
-        images = [{"names": [name], "sizeBytes": 123456789} for name in sorted(self.images)]
+        images = [{"names": names, "sizeBytes": 123456789} for names in self._names()]
 
         def change(obj: Object) -> None:
             obj["status"]["capacity"].update(wanted)

@@ -5,7 +5,7 @@ has none at all. An image that is not in this table cannot be pulled, as with a 
 """
 
 import re
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from .. import machine
 from ..containerd import parse_version
@@ -76,7 +76,7 @@ REFERENCE = re.compile(
 
 
 def normal(reference: str) -> str:
-    """The full form of a reference, as containerd names it."""
+    """The full form of a reference, as containerd names it: with a digest the tag does not count."""
     if not REFERENCE.fullmatch(reference):
         text = f'Failed to apply default image tag "{reference}": couldn\'t parse image name "{reference}": '
         raise PullError(f"{text}invalid reference format", "InvalidImageName")
@@ -87,16 +87,21 @@ def normal(reference: str) -> str:
         reference = f"docker.io/{reference}"
     if ":" not in reference.rsplit("/", 1)[-1] and "@" not in reference:
         reference += ":latest"
-    return reference
+    name, _, digest = reference.partition("@")
+    if not digest:
+        return reference
+    repository = name.rpartition(":")[0] if ":" in name.rsplit("/", 1)[-1] else name
+    return f"{repository}@{digest}"
 
 
 def pull(reference: str, server_version: str) -> Image:
-    name = normal(reference)
+    """The image's kind by its tag, which a reference by digest must have besides."""
+    name, tagged = normal(reference), normal(reference.partition("@")[0])
     refused = [normal(m) for m in machine.read().get("missing_images") or []]
-    tag = name.rsplit(":", 1)[-1]
+    tag = tagged.rsplit(":", 1)[-1]
     for pattern, kind in TABLE:
-        if name not in refused and re.fullmatch(pattern, name) and _published(kind, tag, server_version):
-            return _image(name, kind)
+        if tagged not in refused and re.fullmatch(pattern, tagged) and _published(kind, tag, server_version):
+            return replace(_image(tagged, kind), name=name)
     text = (
         f'failed to pull and unpack image "{name}": failed to resolve reference "{name}": {name}: not found'
     )

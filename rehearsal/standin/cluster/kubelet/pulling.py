@@ -1,11 +1,12 @@
 """Getting a container's image, as often and as loudly as kubelet tries."""
 
 import asyncio
+import hashlib
 from typing import Any
 
 from .. import machine
 from ..cluster import Cluster
-from . import images, imported
+from . import images, imported, registry
 
 Object = dict[str, Any]
 
@@ -31,7 +32,7 @@ class Pulling:
             reference = current["image"]
             try:
                 image = images.pull(reference, self.cluster.version)
-                self._reach(image)
+                digest = await self._reach(image)
             except images.PullError as failed:
                 await self._pull_failed(container, reference, failed, wait)
                 wait = min(wait * 2, 300.0)
@@ -41,28 +42,33 @@ class Pulling:
                     self.event(
                         "Normal", "Pulled", f'Container image "{reference}" already present on machine'
                     )
+                self._state(container, imageID=_id(image.name, digest))
                 return image
             self._state(container, state={"waiting": {"reason": "ContainerCreating"}})
             self.event("Normal", "Pulling", f'Pulling image "{reference}"')
             await asyncio.sleep(image.seconds * (1 if machine.fault("slow-node") is None else 10))
             text = f'Successfully pulled image "{reference}" in {int(image.seconds * 1000)}ms'
             self.event("Normal", "Pulled", text)
-            self.cluster.kubelet.images.add(image.name)
+            self.cluster.kubelet.pulled(image.name, digest)
+            self._state(container, imageID=_id(image.name, digest))
             return image
 
-    def _reach(self, image: images.Image) -> None:
-        """What is not on the node needs a route to a registry; what k3s imported is on the node."""
+    async def _reach(self, image: images.Image) -> str:
+        """The image's digest. What is not on the node needs a route to a registry; what k3s imported is on the node."""
         known = self.cluster.kubelet.images
         if image.name in known:
-            return
-        if imported.has(image.name):
-            known.add(image.name)
-        elif not machine.online():
+            return known[image.name]
+        found = imported.find(image.name, self.cluster.version)
+        if found is not None:
+            self.cluster.kubelet.pulled(image.name, found)
+            return found
+        if not machine.online():
             host = image.name.partition("/")[0]
             raise images.PullError(
                 f'failed to pull and unpack image "{image.name}": failed to resolve reference "{image.name}": '
                 f"failed to do request: dial tcp: lookup {host}: connect: network is unreachable"
             )
+        return await asyncio.to_thread(registry.digest, image)
 
     async def _pull_failed(
         self, container: Object, reference: str, failed: images.PullError, wait: float
@@ -84,3 +90,9 @@ class Pulling:
         self.event("Normal", "BackOff", text)
         self.event("Warning", "Failed", "Error: ImagePullBackOff")
         await asyncio.sleep(wait)
+
+
+def _id(name: str, digest: str) -> str:
+    """A container's imageID: by digest where one is known, else the sum of the image's config, which is made up."""
+    repository = name.partition("@")[0] if "@" in name else name.rpartition(":")[0]
+    return f"{repository}@{digest}" if digest else f"sha256:{hashlib.sha256(name.encode()).hexdigest()}"
