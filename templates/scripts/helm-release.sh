@@ -59,7 +59,12 @@ echo "an earlier upgrade was cut off ({{ status }}): back to revision {{ good_re
     status=$?
     echo "pods: $(pods)"
     k3s kubectl --request-timeout=10s -n {{ namespace | quote }} get events --field-selector type=Warning --no-headers 2>/dev/null |
-        grep -i hami | tail -n 6
+        grep -i hami | tail -n 6 >"$work/events"
+    cat "$work/events"
+    if grep -q '@sha256:[0-9a-f]*: not found' "$work/events"; then
+        echo "An image is not to be had under its locked digest: it was published again under its tag, or the mirror has another."
+        echo "\`python -m hami_k3s.releases check\` says both sums."
+    fi
     echo "helm's reason is above the pods. {{ scheduler_hint }}"
     exit $status
 }

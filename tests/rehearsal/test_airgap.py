@@ -95,6 +95,46 @@ def test_mirror_that_publishes_the_chart_again_is_refused_with_both_sums(
     assert "hami" not in place.open_node.kubectl("get pods -A --no-headers")
 
 
+HAMI = "docker.io/projecthami/hami:v2.9.0"
+IMAGES = "get pods -A -o jsonpath='{range .items[*]}{range .spec.containers[*]}{.image}{\"\\n\"}{end}{end}'"
+
+
+def locked_digest(place: Place, name: str) -> str:
+    return str(yaml.safe_load(Path(place.lock).read_text())["images"][name]["digest"])
+
+
+def test_mirror_with_another_image_under_the_tag_is_refused(place: Place, tmp_path: Path) -> None:
+    """By digest the mirror does not have it: nothing of the other one runs. `check` says both sums."""
+    node = place.open_node
+    fleet = control_side.fleet(node, tmp_path / "fleet.yaml", ("hami_chart_sha256",), hami_ready_timeout=15)
+    with node.broken("retagged"):
+        done = mirror_runs.pyinfra(fleet, "deploys/gpu_node.py", GPU_LOCK=place.lock)
+        checked = place.releases("check")
+    wanted = locked_digest(place, HAMI)
+    assert done.returncode != 0
+    assert f"{wanted}: not found" in done.stdout, done.stdout[-3000:]
+    assert "`python -m hami_k3s.releases check` says both sums" in done.stdout
+    found = re.search(
+        rf"{re.escape(HAMI)}.digest: the lock says {wanted}, upstream says (sha256:\w+)", checked.stdout
+    )
+    assert found is not None, checked.stdout
+    assert found[1] not in node.kubectl("get pods -A -o yaml")
+
+
+def test_mirror_with_another_image_under_a_tag_of_the_users_own(place: Place, tmp_path: Path) -> None:
+    """A tag in hami_values wins over the locked digest; what was pulled is told by both sums."""
+    node = place.open_node
+    own = {"global": {"imageTag": "v2.9.0"}}
+    fleet = control_side.fleet(node, tmp_path / "fleet.yaml", ("hami_chart_sha256",), hami_values=own)
+    with node.broken("retagged"):
+        done = mirror_runs.pyinfra(fleet, "deploys/gpu_node.py", GPU_LOCK=place.lock)
+    assert done.returncode != 0
+    found = re.search(rf"{re.escape(HAMI)} is (sha256:\w+)", done.stdout)
+    assert found is not None, done.stdout[-3000:]
+    assert found[1] != locked_digest(place, HAMI)
+    assert f"says {locked_digest(place, HAMI)}: refused" in done.stdout
+
+
 def test_mirror_rollback_is_refused_by_the_lock(place: Place, tmp_path: Path) -> None:
     """The mirror's own sums agree with the older file; the lock's do not."""
     fleet = control_side.fleet(place.open_node, tmp_path / "fleet.yaml", ("hami_chart_sha256",))
@@ -132,6 +172,9 @@ def test_airgap(place: Place, tmp_path: Path) -> None:
     assert seen["other"] == {}
     assert seen["ssh"] > 1000
     assert len(place.open_node.requests()) == asked
+    images = [one for one in place.cut_node.kubectl(IMAGES).split() if "rancher" not in one]
+    assert len(images) == 4
+    assert all("@sha256:" in one for one in images), images
 
 
 def test_airgap_bundle_that_was_changed_is_refused_where_it_arrives(place: Place, tmp_path: Path) -> None:
@@ -172,6 +215,7 @@ def test_mirror_is_any_web_server_with_a_bundle(place: Place, tmp_path: Path) ->
     place.open_node.run(
         "rm -rf /usr/local/lib/hami-k3s/helm* /usr/local/lib/hami-k3s/k3s-v* /usr/local/lib/hami-k3s/charts"
     )
+    before = len(place.open_node.requests())
     done = mirror_runs.pyinfra(fleet, "deploys/gpu_node.py", GPU_LOCK=place.lock)
     assert done.returncode == 0, done.stdout[-3000:]
     asked = [line.split()[2] for line in place.open_node.requests() if "/served/" in line]
@@ -180,5 +224,9 @@ def test_mirror_is_any_web_server_with_a_bundle(place: Place, tmp_path: Path) ->
         "v1.36.2%2Bk3s1/k3s",
         "helm-v4.2.3",
         "hami-2.9.0.tgz",
+        "/images/amd64/docker.io_projecthami_hami_v2.9.0-",
+        "/images/amd64/docker.io_library_python_3.12-slim-",
+        "k3s-airgap-images-amd64.tar.zst",
     ):
         assert any(part in path for path in asked), asked
+    assert not [line for line in place.open_node.requests()[before:] if "/v2/" in line]
