@@ -36,13 +36,19 @@ def listing(node: Any) -> dict[str, str]:
     return found
 
 
-def differences(before: dict[str, str], after: dict[str, str]) -> tuple[list[str], dict[str, int]]:
+# While k3s runs.
+ALIVE = {"/var/lib/rancher/k3s/server/db/*": "leases and events"}
+
+
+def differences(
+    before: dict[str, str], after: dict[str, str], exceptions: dict[str, str] = EXCEPTIONS
+) -> tuple[list[str], dict[str, int]]:
     """(`+`, `-` or `~` and the path, for each that differs; exception -> how many it covers)."""
-    differ, excused = [], dict.fromkeys(EXCEPTIONS, 0)
+    differ, excused = [], dict.fromkeys(exceptions, 0)
     for path in sorted({*before, *after}):
         if before.get(path) == after.get(path):
             continue
-        if reason := next((one for one in EXCEPTIONS if fnmatchcase(path, one)), None):
+        if reason := next((one for one in exceptions if fnmatchcase(path, one)), None):
             excused[reason] += 1
         else:
             sign = "+" if path not in before else "-" if path not in after else "~"

@@ -70,9 +70,13 @@ def texts() -> list[Path]:
     return [path for path in [*templates, *code] if "report" not in path.parts]
 
 
+def named(text: str) -> set[str]:
+    """Every path in it, as far as its last pattern."""
+    return {name.rstrip("*") for name in NAMED.findall(text)}
+
+
 def known(path: str) -> bool:
     """Is it a trace, something below one, or only read?"""
-    path = path.rstrip("*")
     return any(fnmatchcase(path, one) or fnmatchcase(path, f"{one}/*") for one in PATTERNS) or any(
         fnmatchcase(path, one) for one in READ
     )
@@ -80,15 +84,15 @@ def known(path: str) -> bool:
 
 @pytest.mark.parametrize("path", texts(), ids=lambda path: str(path.relative_to(REPOSITORY)))
 def test_every_path_is_known_to_the_reset(path: Path) -> None:
-    unknown = {name for name in NAMED.findall(path.read_text(encoding="utf-8")) if not known(name)}
+    unknown = {name for name in named(path.read_text(encoding="utf-8")) if not known(name)}
     assert not unknown, "name them in traces.py, or in READ with the reason why they are not removed"
 
 
 def test_every_reason_is_used() -> None:
-    named = {name for path in texts() for name in NAMED.findall(path.read_text(encoding="utf-8"))}
-    assert not [one for one in READ if not any(fnmatchcase(name, one) for name in named)]
+    there = {name for path in texts() for name in named(path.read_text(encoding="utf-8"))}
+    assert not [one for one in READ if not any(fnmatchcase(name, one) for name in there)]
 
 
 def test_a_new_path_would_be_found() -> None:
-    (name,) = NAMED.findall('put("/etc/hami-k3s/new.conf")')
+    (name,) = named('put("/etc/hami-k3s/new.conf")')
     assert not known(name)
