@@ -24,7 +24,7 @@ def _parser() -> argparse.ArgumentParser:
         epilog="`up` prints the fleet file and the two commands to run on it. docs/rehearsal.md says what is real.",
     )
     commands = parser.add_subparsers(
-        dest="command", required=True, metavar="up|run|ssh|fault|list|down|prepare"
+        dest="command", required=True, metavar="up|run|ssh|inside|fault|list|down|prepare"
     )
     table = "\n".join(f"  {name:<22} {text}" for name, text in faults.ALL.items())
 
@@ -96,6 +96,13 @@ def _parser() -> argparse.ArgumentParser:
     _name(ssh)
     ssh.add_argument("--user", choices=("root", "ubuntu"), help="as this user instead of the fleet file's")
     ssh.add_argument("node_and_command", nargs=argparse.REMAINDER, metavar="[NODE] [COMMAND...]")
+
+    inside = commands.add_parser(
+        "inside",
+        help="Run a command of this machine in the small internet, such as `python -m hami_k3s.releases lock`.",
+    )
+    _name(inside)
+    inside.add_argument("words", nargs=argparse.REMAINDER, metavar="COMMAND...")
 
     fault = commands.add_parser(
         "fault", help="Switch faults on a running rehearsal.", epilog=f"faults:\n{table}",
@@ -187,7 +194,19 @@ def _dispatch(options: argparse.Namespace) -> int:
         for node_name, now in lifecycle.change_faults(options.name, options.node, adding, clearing).items():
             print(f"{node_name}: {' '.join(now) or 'no faults'}")
         return 0
-    return _ssh(options)
+    return _inside(options) if options.command == "inside" else _ssh(options)
+
+
+def _inside(options: argparse.Namespace) -> int:
+    from rehearsal import inside, state
+
+    booted = state.require(options.name)
+    if not options.words:
+        raise RehearsalError("inside what? Name a command, such as `python -m hami_k3s.releases lock`")
+    command = inside.command(booted, options.words)
+    sys.stdout.flush()
+    os.execvpe(command[0], command, inside.environment(booted))
+    return 1  # not reached: execvpe replaces this process or raises
 
 
 def _ssh(options: argparse.Namespace) -> int:

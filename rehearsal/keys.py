@@ -10,6 +10,8 @@ from rehearsal import cache
 from rehearsal.errors import RehearsalError
 
 MIRROR_NAME = "mirror.rehearsal"
+# Names that the mirror answers to besides, inside (inside.py): those whose sources no setting of the fleet file replaces.
+UPSTREAM = ("update.k3s.io", "registry-1.docker.io", "registry.k8s.io")
 REPOSITORY_KEYS = ("right", "wrong")
 
 
@@ -45,9 +47,8 @@ def _build(folder: Path) -> None:
     usage = ["-addext", "keyUsage=critical,keyCertSign,cRLSign"]
     run(["openssl", "req", "-x509", *curve, "-subj", "/CN=Rehearsal CA", *usage, "-keyout", str(folder / "ca.key"),
          "-out", str(authority)])  # fmt: skip
-    extensions.write_text(
-        f"subjectAltName=DNS:{MIRROR_NAME}\nextendedKeyUsage=serverAuth\nbasicConstraints=CA:FALSE\n"
-    )
+    names = ",".join(f"DNS:{name}" for name in (MIRROR_NAME, *UPSTREAM))
+    extensions.write_text(f"subjectAltName={names}\nextendedKeyUsage=serverAuth\nbasicConstraints=CA:FALSE\n")
     run(["openssl", "req", "-new", *curve[:5], "-subj", f"/CN={MIRROR_NAME}", "-keyout", str(folder / "server.key"),
          "-out", str(folder / "server.csr")])  # fmt: skip
     run(["openssl", "x509", "-req", "-in", str(folder / "server.csr"), "-CA", str(authority), "-CAkey",
@@ -69,7 +70,7 @@ def _build(folder: Path) -> None:
 
 def folder() -> Path:
     """`ca.crt`, `server.crt`, `server.key`, and a gpg home with its `gpgkey` for each of `right` and `wrong`."""
-    return cache.entry("keys", "1", _build)
+    return cache.entry("keys", "2", _build)
 
 
 def fingerprint(name: str = "right") -> str:

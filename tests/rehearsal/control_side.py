@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import json
-import os
 import signal
 import subprocess
 import sys
@@ -14,10 +13,9 @@ from typing import Any
 
 import yaml
 
-from rehearsal import keys, network
+from rehearsal import inside, network
 from tests.rehearsal.mirror_runs import REPOSITORY
 
-INSIDE = 'mount --bind "$0" /etc/hosts && exec nsenter --net="$1" -- "${@:2}"'
 # Every frame that carries an address of the node, but SSH's: {"tcp 10.77.0.1:443": 3}. Ends at SIGTERM.
 SNIFF = """
 import json, signal, socket, struct, sys
@@ -52,28 +50,13 @@ def fleet(node: Any, path: Path, drop: tuple[str, ...] = (), **settings: Any) ->
     return path
 
 
-def sources() -> dict[str, Any]:
-    """Settings for what the fleet file of a rehearsal leaves at upstream's."""
-    mirror = f"https://{keys.MIRROR_NAME}"
-    here = {"endpoint": [mirror]}
-    return {
-        "private_ca": str(keys.folder() / "ca.crt"),
-        "k3s_channel_url": f"{mirror}/v1-release/channels",
-        "k3s_registries": {"mirrors": {"docker.io": here, "registry.k8s.io": here}},
-    }
-
-
 def releases(node: Any, folder: Path, fleet_file: Path, *words: str) -> subprocess.CompletedProcess[str]:
     """`python -m hami_k3s.releases` where the mirror can be reached; the lock is folder/lock.yaml."""
-    hosts = folder / "hosts"
-    hosts.write_text(f"127.0.0.1 localhost\n{network.MIRROR_ADDRESS} {keys.MIRROR_NAME}\n")
-    space = f"/run/netns/{network.namespace(node.state.name)}"
-    command = [sys.executable, "-m", "hami_k3s.releases", *words]
     return subprocess.run(
-        ["unshare", "--mount", "bash", "-c", INSIDE, str(hosts), space, *command],
+        inside.command(node.state, [sys.executable, "-m", "hami_k3s.releases", *words]),
         cwd=REPOSITORY,
         env={
-            **os.environ,
+            **inside.environment(node.state),
             "PYTHONPATH": str(REPOSITORY / "pyinfra"),
             "GPU_FLEET": str(fleet_file),
             "GPU_LOCK": str(folder / "lock.yaml"),

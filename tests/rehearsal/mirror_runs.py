@@ -29,12 +29,12 @@ def run(
 
 
 def pyinfra(
-    fleet: Path, deploy: str, data: tuple[str, ...] = (), **environment: str
+    fleet: Path, deploy: str, data: tuple[str, ...] = (), more: tuple[str, ...] = (), **environment: str
 ) -> subprocess.CompletedProcess[str]:
     """One command as a person types it."""
     given = [word for one in data for word in ("--data", one)]
     return subprocess.run(
-        [str(PYINFRA), "inventory.py", deploy, "-y", *given],
+        [str(PYINFRA), "inventory.py", deploy, "-y", *given, *more],
         cwd=REPOSITORY,
         env={**os.environ, "GPU_FLEET": str(fleet), "PYTHONPATH": str(REPOSITORY / "pyinfra"), **environment},
         stdin=subprocess.DEVNULL,

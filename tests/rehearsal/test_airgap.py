@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import subprocess
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,7 +18,7 @@ from tests.rehearsal import control_side, mirror_runs
 pytestmark = pytest.mark.rehearsal
 SUM = re.compile(r"[0-9a-f]{64}")
 # No way to the internet, nor a name for the mirror. What is left is the network that SSH comes from.
-CUT = "ip route del default && sed -i /mirror/d /etc/hosts && ip route"
+OFFLINE = "ip route del default && sed -i /mirror/d /etc/hosts && ip route"
 
 
 @dataclass(frozen=True)
@@ -45,7 +46,7 @@ def place(rehearsal: Any, tmp_path_factory: pytest.TempPathFactory) -> Iterator[
     folder = tmp_path_factory.mktemp("locked")
     with rehearsal("gap", nodes=2) as node:
         other = type(node)(node.state, node.names[1])
-        file = control_side.fleet(node, folder / "fleet.yaml", **control_side.sources())
+        file = control_side.fleet(node, folder / "fleet.yaml")
         made = Place(folder, file, node, other)
         done = made.releases("lock", "--k3s", "stable")
         assert done.returncode == 0, done.stdout
@@ -95,6 +96,7 @@ def test_mirror_that_publishes_the_chart_again_is_refused_with_both_sums(
     assert "hami" not in place.open_node.kubectl("get pods -A --no-headers")
 
 
+SCHEDULER = "registry.k8s.io/kube-scheduler:v1.36.2"
 HAMI = "docker.io/projecthami/hami:v2.9.0"
 IMAGES = "get pods -A -o jsonpath='{range .items[*]}{range .spec.containers[*]}{.image}{\"\\n\"}{end}{end}'"
 
@@ -146,15 +148,53 @@ def test_mirror_rollback_is_refused_by_the_lock(place: Place, tmp_path: Path) ->
     assert f"{place.lock} says   {locked}" in done.stdout
 
 
+def test_airgap_bundle_asks_for_everything_once(place: Place, tmp_path: Path) -> None:
+    """And a second one for nothing that is in the cache."""
+    bundle, files = place.folder / "bundle", r"\.(deb|tgz|tar\.gz|tar\.zst)$|/k3s$|/blobs/"
+    for folder, some in ((bundle, True), (tmp_path / "again", False)):
+        before = len(place.open_node.requests())
+        made = place.releases("bundle", str(folder))
+        assert made.returncode == 0, made.stdout
+        asked = [line.split()[2] for line in place.open_node.requests()[before:] if " GET " in line]
+        assert sorted(set(asked)) == sorted(asked)
+        assert bool([path for path in asked if re.search(files, path)]) is some, asked
+    trees = [
+        {str(f.relative_to(top)): f.read_bytes() for f in top.rglob("*") if f.is_file()}
+        for top in (bundle, folder)
+    ]
+    assert trees[0] == trees[1]
+
+
+CUT = """until size=$(cat /var/lib/hami-k3s/bundle/.incoming/* 2>/dev/null | wc -c) && [ "$size" -gt 1000000 ]; do :; done
+pkill -x sftp-server"""
+
+
+def test_airgap_copy_that_is_cut_starts_again(place: Place, tmp_path: Path) -> None:
+    """SSH dies in the middle of helm's archive: nothing of it is taken for helm, and the next run is whole."""
+    bundle = str(place.folder / "bundle")
+    fleet = control_side.fleet(place.cut_node, tmp_path / "fleet.yaml", source="bundle", bundle=bundle)
+    cutter = subprocess.Popen([*access.ssh_command(place.cut_node.state, place.cut_node.name, "root"), CUT])
+    try:
+        done = mirror_runs.run(tmp_path, fleet, "helm")
+        assert cutter.wait(10) == 0
+    finally:
+        cutter.kill()
+    assert done.returncode != 0
+    assert "linux-amd64.tar.gz could not be sent" in done.stdout, done.stdout[-2000:]
+    assert "Run the same command again" in done.stdout
+    assert place.cut_node.run("ls /usr/local/lib/hami-k3s | grep helm").stdout == ""
+    again = mirror_runs.run(tmp_path, fleet, "helm")
+    assert again.returncode == 0, again.stdout[-2000:]
+    assert place.cut_node.run("ls /var/lib/hami-k3s/bundle/.incoming").stdout == ""
+
+
 def test_airgap(place: Place, tmp_path: Path) -> None:
     """Bundle, converge and verify on a node that only SSH reaches; a second run sends nothing."""
     bundle = place.folder / "bundle"
-    made = place.releases("bundle", str(bundle))
-    assert made.returncode == 0, made.stdout
     fleet = control_side.fleet(
         place.cut_node, tmp_path / "fleet.yaml", ("hami_chart_sha256",), source="bundle", bundle=str(bundle)
     )
-    cut = place.cut_node.run(CUT)
+    cut = place.cut_node.run(OFFLINE)
     assert cut.ok
     assert "default" not in cut.stdout
     asked = len(place.open_node.requests())
@@ -216,6 +256,15 @@ def test_mirror_is_any_web_server_with_a_bundle(place: Place, tmp_path: Path) ->
         "rm -rf /usr/local/lib/hami-k3s/helm* /usr/local/lib/hami-k3s/k3s-v* /usr/local/lib/hami-k3s/charts"
     )
     before = len(place.open_node.requests())
+    (archive,) = (place.folder / "bundle/images/amd64").glob("*kube-scheduler*")
+    right = archive.read_bytes()
+    other = f"sha256:{'0' * 64}".encode()
+    archive.write_bytes(right.replace(locked_digest(place, SCHEDULER).encode(), other))
+    refused = mirror_runs.run(tmp_path, fleet, "k3s", GPU_LOCK=place.lock)
+    archive.write_bytes(right)
+    assert refused.returncode != 0
+    assert f"is another image: {other.decode()}" in refused.stdout, refused.stdout[-3000:]
+    assert f"{place.lock} says {SCHEDULER} {locked_digest(place, SCHEDULER)}" in refused.stdout
     done = mirror_runs.pyinfra(fleet, "deploys/gpu_node.py", GPU_LOCK=place.lock)
     assert done.returncode == 0, done.stdout[-3000:]
     asked = [line.split()[2] for line in place.open_node.requests() if "/served/" in line]

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
-from urllib.parse import quote
 
 from hami_k3s import releases
 from hami_k3s.facts.k3s import LIBRARY
@@ -45,13 +44,13 @@ def sources(settings: Settings) -> tuple[Source, ...]:
         ),
         Source(
             "k3s releases",
-            f"{k3s}/{quote(settings.k3s_version, safe='')}/sha256sum-{{arch}}.txt",
+            releases.k3s_urls(k3s, settings.k3s_version, "{arch}")[1],
             "k3s_release_url",
             f"test -e {LIBRARY}/k3s-{settings.k3s_version}",
         ),
         Source(
             "helm releases",
-            f"{helm}/helm-{settings.helm_version}-linux-{{arch}}.tar.gz.sha256sum",
+            releases.helm_urls(helm, settings.helm_version, "{arch}")[1],
             "helm_release_url",
             f"test -e {LIBRARY}/helm-{settings.helm_version}",
         ),

@@ -43,6 +43,7 @@ class Fetcher:
 
     def __init__(self, proxies: Mapping[str, str], authorities: str | None = None, say: bool = True) -> None:
         self.say = say
+        self._texts: dict[str, bytes] = {}  # asked once a run
         self.session = requests.Session()
         retries = Retry(total=4, backoff_factor=0.5, status_forcelist=(429, 500, 502, 503, 504))
         for scheme in ("https://", "http://"):
@@ -93,9 +94,11 @@ class Fetcher:
                 yield block
 
     def text(self, url: str, headers: Mapping[str, str] | None = None, most: int = TEXT_MIB << 20) -> bytes:
-        """A small answer. Errors: FetchError."""
+        """A small answer, the same for the whole run. Errors: FetchError."""
         try:
-            return b"".join(self._stream(url, headers or {}, most, TEXT_SECONDS))
+            if url not in self._texts:
+                self._texts[url] = b"".join(self._stream(url, headers or {}, most, TEXT_SECONDS))
+            return self._texts[url]
         except requests.RequestException as error:
             raise FetchError(f"{url}: {_reason(error)}") from error
 

@@ -21,6 +21,7 @@ STORE = "/var/lib/hami-k3s/bundle"
 # The folders of a mirror or bundle, by the setting that names the source. docs/mirrors.md describes them.
 LAYOUT = {
     "toolkit_repository_url": "libnvidia-container",
+    "driver_repository_url": "cuda/repos",  # no part of a bundle; docs/mirrors.md
     "k3s_release_url": "k3s-io/k3s/releases/download",
     "helm_release_url": "",
     "hami_chart_repository": "HAMi",
