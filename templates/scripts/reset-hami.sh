@@ -4,9 +4,24 @@ export KUBECONFIG={{ kubeconfig }} KUBECACHEDIR={{ cache }} HOME=/root
 k() { k3s kubectl --request-timeout=20s "$@"; }
 status=0
 spaces=$(k get namespaces -l {{ owner | quote }} -o name)
+# shellcheck disable=SC2086
 [ -z "$spaces" ] || k3s kubectl delete $spaces --ignore-not-found --timeout=60s || status=1
-helm={{ helm | quote }}
-[ ! -x "$helm" ] || "$helm" uninstall {{ release | quote }} -n {{ namespace | quote }} --ignore-not-found --wait --timeout {{ limit }}s || status=1
+{% if installed %}
+for helm in {{ helm | quote }} {{ library }}/helm-v* "$(command -v helm)"; do
+    [ -f "$helm" ] && [ -x "$helm" ] && break
+    helm=
+done
+if [ -n "$helm" ]; then
+    "$helm" uninstall {{ release | quote }} -n {{ namespace | quote }} --ignore-not-found --wait --timeout {{ limit }}s || status=1
+else
+    echo "the release is there and helm is not: install helm as /usr/local/bin/helm, or remove k3s as a whole (reset_k3s)"
+    status=1
+fi
+{% endif %}
+{% for space, pod in pods %}
+# After HAMi: what its owner makes anew finds no card here.
+k3s kubectl -n {{ space | quote }} delete pod {{ pod | quote }} --ignore-not-found --timeout=60s || status=1
+{% endfor %}
 k -n {{ namespace | quote }} delete secret {{ (fullname ~ "-scheduler-tls") | quote }} --ignore-not-found || status=1
 k -n {{ namespace | quote }} delete lease {{ (fullname ~ "-scheduler") | quote }} --ignore-not-found || status=1
 node=$(hostname | tr A-Z a-z)

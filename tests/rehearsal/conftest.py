@@ -23,6 +23,9 @@ from rehearsal import access, cleanup, host, lifecycle
 from rehearsal.state import State
 from tests.rehearsal import deploying
 
+# Its cache is not put into root's home, where a test would take it for the product's.
+KUBECTL = "KUBECACHEDIR=/tmp/kube k3s kubectl"
+
 
 @dataclass(frozen=True)
 class Said:
@@ -71,7 +74,7 @@ class Node:
 
     def kubectl(self, arguments: str) -> str:
         """What kubectl prints on the node."""
-        said = self.run(f"k3s kubectl {arguments}")
+        said = self.run(f"{KUBECTL} {arguments}")
         assert said.ok, said.stderr
         return said.stdout
 

@@ -28,7 +28,7 @@ STEPS = [
     "HAMi | Cards registered, webhook answers",
 ]
 # What gpu_node.py asks a host for when nothing is to be done.
-COMMANDS_OF_A_NOOP_RUN = 11
+COMMANDS_OF_A_NOOP_RUN = 3
 
 
 @pytest.fixture

@@ -23,7 +23,7 @@ DONE = f"{LIBRARY}/private-ca.applied"
 @operation()
 def trusted(pem: str, prelude: str = "") -> Generator[PyinfraCommand]:
     """
-    The host trusts these authorities too. Removing the setting leaves them: delete the file, run update-ca-certificates.
+    The host trusts these authorities too. Removing the setting leaves them: reset.py with `reset_toolkit` takes them away.
 
     + pem: certificates
     + prelude: shell lines with the proxies, for a host without the package ca-certificates

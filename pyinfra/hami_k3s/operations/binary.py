@@ -8,7 +8,7 @@ from pyinfra import host
 from pyinfra.api import FunctionCommand, QuoteString, StringCommand, operation
 from pyinfra.api.command import PyinfraCommand
 
-from hami_k3s import transient, waits
+from hami_k3s import transient, trusted, waits
 from hami_k3s.difference import NOT_THERE, Difference
 from hami_k3s.facts.binary import Binary, BinaryState
 from hami_k3s.facts.k3s import LIBRARY
@@ -25,6 +25,11 @@ MOST_MIB = 512
 def path(tool: str, version: str) -> str:
     """Where a verified binary of this version is."""
     return f"{LIBRARY}/{tool}-{version}"
+
+
+def places(tool: str, version: str) -> dict[str, str]:
+    """What the fact `Binary` is asked for."""
+    return {"versioned": path(tool, version), "public": f"/usr/local/bin/{tool}"}
 
 
 def differences(
@@ -79,7 +84,7 @@ def released(
                         setting="helm_release_url", limit=300)
     """
     versioned, public = path(tool, version), f"/usr/local/bin/{tool}"
-    state = host.get_fact(Binary, versioned=versioned, public=public)
+    state = trusted.read(host, Binary, **places(tool, version))
     origin = origin or Origin()
     # Anything else was refused by the preflight, before this stage.
     arch = architecture(state.machine) or "amd64"

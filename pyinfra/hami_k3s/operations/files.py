@@ -12,6 +12,7 @@ from pyinfra import host
 from pyinfra.api import FunctionCommand, Host, State, operation
 from pyinfra.api.command import PyinfraCommand
 
+from hami_k3s import trusted
 from hami_k3s.difference import NOT_THERE, Difference
 from hami_k3s.facts.files import Digests
 from hami_k3s.operations.registries import Registries
@@ -35,8 +36,7 @@ def owned(contents: Contents, registries: Registries | None = None) -> Generator
 
         owned(name="k3s' own files", contents={"/etc/rancher/k3s/config.yaml.d/50-gpu-node.yaml": (text, "644")})
     """
-    shared = registries.paths if registries else ()
-    found = host.get_fact(Digests, paths=sorted({*contents, *shared}))
+    found = trusted.read(host, Digests, paths=paths(contents, registries))
     different = [one.what for one in differences(found, contents, registries)]
     if not different:
         host.noop(f"{len(contents)} files are as they should be")
@@ -45,6 +45,11 @@ def owned(contents: Contents, registries: Registries | None = None) -> Generator
         yield FunctionCommand(write, (other,), {})
     if registries is not None and registries.paths[0] in different:
         yield FunctionCommand(registries.apply, (), {})
+
+
+def paths(contents: Contents, registries: Registries | None = None) -> list[str]:
+    """What `owned` looks at."""
+    return sorted({*contents, *(registries.paths if registries else ())})
 
 
 def differences(

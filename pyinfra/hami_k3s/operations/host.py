@@ -13,6 +13,7 @@ from pyinfra.api.state import StateStage
 from pyinfra.context import ctx_state
 
 from hami_k3s.driver_plan import MENDS
+from hami_k3s.facts import together
 from hami_k3s.facts.cluster import Cluster
 from hami_k3s.facts.host import Host as HostFact
 from hami_k3s.preflight import Judgement, Look, judge
@@ -30,10 +31,9 @@ def _read(settings: Settings) -> Look:
     wanted = sources(settings)
     # A fact's arguments are in pyinfra's debug log: proxies that may hold a password only where they are used, and then
     # without one.
-    proxies = settings.proxies if wanted else {}
-    state = host.get_fact(HostFact, _sudo=False, ports=ports(settings), wanted=wanted, proxies=proxies)
-    cluster = host.get_fact(Cluster, _sudo=False) if state.k3s_active else None
-    return Look(state, settings, cluster, host.name)
+    asked = {"ports": ports(settings), "wanted": wanted, "proxies": settings.proxies if wanted else {}}
+    state, cluster = together.read(host, [(HostFact, asked), (Cluster, {})], _sudo=False)
+    return Look(state, settings, cluster if state.k3s_active else None, host.name)
 
 
 def _judge(name: str, look: Look) -> Judgement:
@@ -57,7 +57,7 @@ def _executing() -> bool:
 @operation()
 def look(settings: Settings) -> Generator[PyinfraCommand]:
     """
-    Read everything the preflight judges, in one command, and one more where k3s runs. Changes nothing.
+    Read everything the preflight judges, in one command. Changes nothing.
 
     + settings: the host's settings
 

@@ -32,7 +32,7 @@ def service() -> Generator[PyinfraCommand]:
 
         k3s.service(name="k3s runs with its configuration")
     """
-    state = host.get_fact(K3s, api=False)
+    state = trusted.read(host, K3s, api=True)
     if not service_differences(state):
         host.noop("k3s runs with its present configuration")
         return

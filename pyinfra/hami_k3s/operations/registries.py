@@ -22,6 +22,7 @@ FILE = "/etc/rancher/k3s/registries.yaml"
 MEMORY = f"{LIBRARY}/registries.json"
 # One line: sum of the file as written, sum of what was wanted. It tells "as it should be" without reading a password.
 RECORD = f"{LIBRARY}/registries.applied"
+BEFORE = f"{FILE}.before-hami-k3s"
 HEAD = "# pyinfra-hami-k3s merges k3s_registries into this file; your own entries stay.\n"
 Digests = Mapping[str, tuple[str, str]]
 
@@ -38,6 +39,14 @@ def theirs(now: Mapping[str, Any], before: Mapping[str, Any], ours: Mapping[str,
         if found := {host: value for host, value in kept.items() if value is not None}:
             own[section] = found
     return own
+
+
+def _document(text: str) -> Any:
+    """A YAML document, {} for an empty one, None for no YAML."""
+    try:
+        return yaml.safe_load(text) or {}
+    except yaml.YAMLError:
+        return None
 
 
 def _sum(text: str) -> str:
@@ -66,7 +75,7 @@ class Registries:
         """Merge on the host. False, with the reason, when the user's file cannot be read."""
         from hami_k3s.operations.files import script
 
-        asked = {"file": f"cat {FILE}", "memory": f"cat {MEMORY}"}
+        asked = {"file": f"cat {FILE}", "memory": f"cat {MEMORY}", "before": f"cat {BEFORE}"}
         read = run(host, batch.script(asked))
         if not read.ok:
             complain(host, f"{FILE} could not be read: {read.stderr}")
@@ -85,10 +94,16 @@ class Registries:
         own = theirs(now, memory.get("theirs") or {}, memory.get("merged") or {})
         whole = merged(own, self.wanted)
         text = HEAD + yaml.safe_dump(whole, sort_keys=True) if whole else ""
-        kept = f"[ ! -f {FILE} ] || [ -e {FILE}.before-hami-k3s ] || cp -p {FILE} {FILE}.before-hami-k3s; "
+        kept = f"[ ! -f {FILE} ] || [ -e {BEFORE} ] || cp -p {FILE} {BEFORE}; "
         if not self.wanted:
-            back = script({FILE: (text, "600")}) if own else f"rm -f {FILE}\n"
-            done = run(host, "sh -s", stdin=f"{back}rm -f {RECORD} {MEMORY}\n")
+            before = answers.get("before", batch.NOTHING)
+            if before.status == 0 and _document(before.text) == own:
+                back = f"mv -f {BEFORE} {FILE}\n"  # byte for byte as it was
+            elif own == now and not answers.get("file", batch.NOTHING).text.startswith(HEAD[:20]):
+                back = ""  # none of it is ours
+            else:
+                back = script({FILE: (text, "600")}) if own else f"rm -f {FILE}\n"
+            done = run(host, "sh -s", stdin=f"set -e\n{back}rm -f {BEFORE} {RECORD} {MEMORY}\n")
         else:
             memo = json.dumps({"theirs": own, "merged": whole})
             files = {MEMORY: (memo, "600"), FILE: (text, "600"), RECORD: (self._record(_sum(text)), "600")}

@@ -34,4 +34,11 @@ class Driver(Part):
         600, ge=10, description="seconds until the host answers after a reboot"
     )
 
-    reset_k3s: bool = Field(False, description="reset.py removes k3s itself too, with all its data")
+    reset_k3s: bool = Field(False, description="reset.py removes k3s and helm too, with all of k3s' data")
+    reset_toolkit: bool = Field(
+        False,
+        description="reset.py removes the toolkit's packages, NVIDIA's repository and the private CA too",
+    )
+    reset_force: bool = Field(
+        False, description="reset.py goes on where GPU pods run, and ends them; without it they are named"
+    )

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from pyinfra import host
 from pyinfra.api.deploy import deploy
 
-from hami_k3s import releases
+from hami_k3s import releases, trusted
+from hami_k3s.facts.binary import Binary
+from hami_k3s.facts.hami import Hami
+from hami_k3s.facts.helm import Release
 from hami_k3s.operations import binary, hami, helm
 from hami_k3s.releases import origin
 from hami_k3s.stages.common import settings
@@ -14,6 +18,7 @@ from hami_k3s.stages.common import settings
 def helm_binary() -> None:
     """helm at the pinned version. A /usr/local/bin/helm of somebody else's stays; ours is used by its own path."""
     want = settings()
+    trusted.plan(host, Binary, **binary.places("helm", want.helm_version))
     binary.released(
         name="Verified binary",
         tool="helm",
@@ -31,6 +36,7 @@ def helm_binary() -> None:
 def release() -> None:
     """HAMi's chart; the kube-scheduler's tag follows the API server that runs at that moment."""
     want = settings()
+    trusted.plan(host, Release, release=want.hami_release, namespace=want.hami_namespace)
     helm.hami(name="Release", settings=want, origin=origin.of(want))
 
 
@@ -38,6 +44,7 @@ def release() -> None:
 def ready() -> None:
     """Every card registered and healthy, GPU pods redirected, the scheduler at the server's version."""
     want = settings()
+    trusted.plan(host, Hami, release=want.hami_release, namespace=want.hami_namespace)
     hami.ready(
         name="Cards registered, webhook answers",
         release=want.hami_release,

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from pyinfra import host
 from pyinfra.api.deploy import deploy
 
-from hami_k3s import releases
-from hami_k3s.facts.k3s import BINARY, INPUTS_SCRIPT, INPUTS_STARTED, LIBRARY
+from hami_k3s import releases, trusted
+from hami_k3s.facts.binary import Binary
+from hami_k3s.facts.files import Digests
+from hami_k3s.facts.k3s import BINARY, INPUTS_SCRIPT, INPUTS_STARTED, LIBRARY, K3s
 from hami_k3s.operations import authority, binary, files, images, k3s
 from hami_k3s.operations.registries import Registries
 from hami_k3s.releases import archives, origin
+from hami_k3s.settings import Settings
 from hami_k3s.stages.common import settings
 from hami_k3s.templating import render
 
@@ -22,6 +26,8 @@ def server() -> None:
     """A one-server cluster at the pinned version, ready, with the default runtime read back from containerd's config."""
     want = settings()
     where = origin.of(want)
+    trusted.plan(host, Binary, **binary.places("k3s", want.k3s_version))
+    trusted.plan(host, K3s, api=True)
     binary.released(
         name="Verified binary",
         tool="k3s",
@@ -35,22 +41,25 @@ def server() -> None:
     )
     if any(archives.wanted(want, where, arch) for arch in releases.ARCHITECTURES.values()):
         images.imported(name="Image archives", settings=want, origin=where)
-    names = {"binary": BINARY, "inputs": INPUTS_SCRIPT, "started": INPUTS_STARTED, "library": LIBRARY}
-    names |= {"proxies": PROXIES, "authority": authority.FILE}
-    drop_in = render("50-gpu-node.yaml", kubeconfig_mode=want.k3s_kubeconfig_mode)
-    files.owned(
-        name="Unit, configuration, scripts",
-        contents={
-            "/etc/rancher/k3s/config.yaml.d/50-gpu-node.yaml": (drop_in, "600"),
-            PROXIES: (HEAD + origin.cluster_environment(want.proxies), "600"),
-            "/etc/systemd/system/k3s.service": (render("k3s.service", **names), "644"),
-            INPUTS_SCRIPT: (render("k3s-inputs", **names), "755"),
-            "/usr/local/bin/k3s-killall.sh": (render("k3s-killall.sh", **names), "755"),
-            "/usr/local/bin/k3s-uninstall.sh": (render("k3s-uninstall.sh", **names), "755"),
-        },
-        registries=Registries(origin.resolved(want.k3s_registries)),
-    )
+    owned, registries = contents(want), Registries(origin.resolved(want.k3s_registries))
+    trusted.plan(host, Digests, paths=files.paths(owned, registries))
+    files.owned(name="Unit, configuration, scripts", contents=owned, registries=registries)
     k3s.service(name="Running with this configuration")
     k3s.ready(
         name="Ready, NVIDIA's runtime by default", version=want.k3s_version, limit=want.k3s_ready_timeout
     )
+
+
+def contents(want: Settings) -> dict[str, tuple[str, str]]:
+    """k3s' files that this project owns: path -> (text, mode)."""
+    names = {"binary": BINARY, "inputs": INPUTS_SCRIPT, "started": INPUTS_STARTED, "library": LIBRARY}
+    names |= {"proxies": PROXIES, "authority": authority.FILE}
+    drop_in = render("50-gpu-node.yaml", kubeconfig_mode=want.k3s_kubeconfig_mode)
+    return {
+        "/etc/rancher/k3s/config.yaml.d/50-gpu-node.yaml": (drop_in, "600"),
+        PROXIES: (HEAD + origin.cluster_environment(want.proxies), "600"),
+        "/etc/systemd/system/k3s.service": (render("k3s.service", **names), "644"),
+        INPUTS_SCRIPT: (render("k3s-inputs", **names), "755"),
+        "/usr/local/bin/k3s-killall.sh": (render("k3s-killall.sh", **names), "755"),
+        "/usr/local/bin/k3s-uninstall.sh": (render("k3s-uninstall.sh", **names), "755"),
+    }

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from pyinfra import host
 from pyinfra.api.deploy import deploy
 
+from hami_k3s import trusted
+from hami_k3s.facts.toolkit import Toolkit
 from hami_k3s.operations import authority, toolkit
 from hami_k3s.releases import origin
 from hami_k3s.stages.common import settings
@@ -16,6 +19,7 @@ def container_toolkit() -> None:
     """NVIDIA's apt repository and the toolkit's four packages at the pinned version, held."""
     want = settings()
     where, url = origin.of(want), origin.toolkit_url(want)
+    trusted.plan(host, Toolkit, url=url, version=want.toolkit_version)
     if want.private_ca:
         pem = Path(want.private_ca).read_text(encoding="ascii")
         authority.trusted(name="Private CA", pem=pem, prelude=where.prelude)

@@ -1,7 +1,6 @@
-"""A Helm release as helm stores it, and what a reset would remove."""
+"""A Helm release as helm stores it."""
 
 import json
-import subprocess
 from base64 import b64encode
 from gzip import compress
 from typing import Any
@@ -9,8 +8,6 @@ from typing import Any
 import pytest
 
 from hami_k3s.facts.helm import Release, ReleaseState, parse
-from hami_k3s.facts.reset import Leftovers, Reset
-from hami_k3s.facts.reset import parse as parse_reset
 from tests.unit.facts.answers import answered
 from tests.unit.facts.api_server import Api
 from tests.unit.facts.host_tools import Bin
@@ -146,69 +143,3 @@ def test_through_the_real_script(host: Bin) -> None:
     assert (now.status, now.chart_version, now.values) == ("deployed", "2.9.0", DEPLOYED["config"])
     # `working` looks at the processes of this machine: somebody's helm may really be at work
     assert (now.server_version, now.nodes) == ("v1.36.2+k3s1", 1)
-
-
-NODE: dict[str, Any] = {
-    "kind": "Node",
-    "metadata": {
-        "name": "gpu-1",
-        "labels": {"gpu": "on"},
-        "annotations": {"hami.io/node-nvidia-register": "[]", "hami.io/node-handshake": "x", "other": "y"},
-    },
-}
-
-
-def left(**answers: object) -> Leftovers:
-    return parse_reset(answered({"hostname": "gpu-1", **answers}))
-
-
-def test_reset_of_everything() -> None:
-    everything = left(
-        k3s="/usr/local/bin/k3s-uninstall.sh",
-        nodes=listed(NODE, {**NODE, "metadata": {**NODE["metadata"], "name": "other"}}),
-        release=listed(stored(DEPLOYED)),
-        secret={"kind": "Secret", "metadata": {"name": "hami-scheduler-tls"}},
-        lease={"kind": "Lease", "metadata": {"name": "hami-scheduler"}},
-        spaces=listed({"metadata": {"name": "hami-k3s-verify-0a1b2c3d"}}),
-    )
-    assert everything.k3s
-    assert everything.api
-    assert everything.hami == (
-        "namespace hami-k3s-verify-0a1b2c3d",
-        "secret hami-scheduler-tls",
-        "lease hami-scheduler",
-        "release",
-        "annotation hami.io/node-nvidia-register",
-        "annotation hami.io/node-handshake",
-        "label gpu",
-    )
-
-
-def test_reset_of_nothing() -> None:
-    bare = {"kind": "Node", "metadata": {"name": "gpu-1"}}
-    missing = ({"kind": "Status"}, 44)
-    nothing = left(nodes=listed(bare), release=listed(), secret=missing, lease=missing, spaces=listed())
-    assert (nothing.k3s, nothing.api, nothing.hami) == (False, True, ())
-    kept = left(nodes=listed(bare), release=listed(revision(3, "uninstalled")))
-    assert kept.hami == ()  # helm keeps its history, nothing runs
-
-
-def test_reset_of_a_k3s_that_does_not_answer() -> None:
-    silent = left(k3s="/usr/local/bin/k3s-uninstall.sh", nodes=("", 22), release=("", 22))
-    assert (silent.k3s, silent.api, silent.hami) == (True, False, ())
-
-
-def test_reset_through_the_real_script(host: Bin) -> None:
-    api = Api(host)
-    name = subprocess.run(["hostname"], capture_output=True, text=True, check=True).stdout.strip().lower()
-    api.answers = {
-        "/api/v1/nodes": listed({**NODE, "metadata": {"name": name, "labels": {"gpu": "on"}}}),
-        "/api/v1/namespaces?labelSelector=a%3Db": listed({"metadata": {"name": "x"}}),
-        "/api/v1/namespaces/kube-system/secrets/hami-scheduler-tls": {
-            "kind": "Secret",
-            "metadata": {"name": "hami-scheduler-tls"},
-        },
-        SECRETS: listed(),
-    }
-    found = api.read(Reset, release="hami", namespace="kube-system", owner="a=b")
-    assert found.hami == ("namespace x", "secret hami-scheduler-tls", "label gpu")

@@ -54,7 +54,10 @@ PARSERS: dict[str, tuple[Callable[[list[str]], object], list[str]]] = {
     "cluster": (cluster.parse, [*cluster.PROBES, *cluster.PATHS]),
     "k3s": (k3s.parse, [*k3s.PROBES, *k3s.API]),
     "nvidia": (lambda lines: nvidia.state(batch.parse(lines)), list(nvidia.PROBES)),
-    "reset": (reset.parse, [*reset.PROBES, *reset.paths("hami", "kube-system", "a=b")]),
+    "reset": (
+        lambda lines: reset.parse(lines, "a=b"),
+        [*reset.PROBES, *reset.paths("hami", "kube-system", "a=b")],
+    ),
     "toolkit": (toolkit.parse, list(toolkit.probes("https://x.example", "1.19.1"))),
 }
 ANSWER = st.one_of(

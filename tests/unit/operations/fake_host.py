@@ -16,6 +16,8 @@ from pyinfra.api.state import StateStage
 from pyinfra.context import ctx_host, ctx_state
 from pyinfra_testing.util import FakeState
 
+from hami_k3s.facts.together import Together
+
 
 @dataclass
 class Output:
@@ -53,6 +55,8 @@ class FakeHost:
         self.current_op_global_arguments = {"_sudo": True, "_if": None}
 
     def get_fact(self, fact: type[FactBase[Any]], **arguments: Any) -> Any:
+        if fact is Together:
+            return [self.get_fact(one, **given) for one, given in arguments["parts"]]
         own = {key: value for key, value in arguments.items() if key not in all_argument_meta}
         signature(fact().command).bind(**own)  # a wrong argument is a bug in the operation
         if fact not in self.facts and fact.__module__.startswith("pyinfra."):

@@ -1,4 +1,4 @@
-"""k3s, the HAMi release in every state helm knows, HAMi's gates, reset."""
+"""k3s, the HAMi release in every state helm knows, HAMi's gates."""
 
 from dataclasses import replace
 from typing import Any
@@ -10,9 +10,8 @@ from hami_k3s.facts.hami import Hami, HamiState
 from hami_k3s.facts.helm import Release, ReleaseState
 from hami_k3s.facts.k3s import K3s, K3sState
 from hami_k3s.facts.kubernetes import Node
-from hami_k3s.facts.reset import Leftovers, Reset
 from hami_k3s.isolation.evidence import ContainerdConfig
-from hami_k3s.operations import hami, helm, k3s, reset
+from hami_k3s.operations import hami, helm, k3s
 from hami_k3s.settings import Settings
 from tests.unit.operations.fake_host import Call, FakeHost, Then, operate
 from tests.unit.test_lib_gates import DONE
@@ -226,42 +225,3 @@ def test_hami_that_does_not_work_yet(state: HamiState) -> None:
     (wait,), _ = operate(hami.ready, {Hami: state}, **READY)
     assert isinstance(wait, Call)
     assert (wait.function, wait.arguments) == ("wait_ready", ("hami", "kube-system", {}, 300))
-
-
-def left(state: Leftovers, **settings: Any) -> tuple[list[Any], str | None]:
-    return operate(reset.hami, {Reset: state}, settings=Settings(**settings))
-
-
-@pytest.mark.parametrize(
-    ("state", "settings"),
-    [(Leftovers(), {}), (Leftovers(k3s=True, api=True), {}), (Leftovers(k3s=True), {"reset_k3s": True})],
-)
-def test_reset_with_nothing_to_do(state: Leftovers, settings: dict[str, Any]) -> None:
-    assert left(state, **settings) == ([], "nothing of HAMi is there")
-
-
-def test_reset_removes_what_is_left() -> None:
-    (work,), _ = left(Leftovers(k3s=True, api=True, hami=("label gpu",)))
-    assert work.arguments[0] == "reset-hami"
-    for part in ("uninstall hami", "hami.io/node-nvidia-register-", "gpu-", "secret hami-scheduler-tls"):
-        assert part in work.script
-
-
-def test_reset_of_a_silent_k3s_is_refused() -> None:
-    (fail,), _ = left(Leftovers(k3s=True))
-    host = FakeHost()
-    assert fail.run(host) is False
-    assert "--data reset_k3s=true" in host.heard()
-
-
-def test_k3s_is_removed_only_when_asked() -> None:
-    there = {Reset: Leftovers(k3s=True)}
-    assert operate(reset.k3s, there, settings=Settings(), remove=False) == (
-        [],
-        "k3s stays (reset_k3s is false)",
-    )
-    gone = {Reset: Leftovers()}
-    assert operate(reset.k3s, gone, settings=Settings(), remove=True) == ([], "k3s is not there")
-    (work,), _ = operate(reset.k3s, there, settings=Settings(), remove=True)
-    assert isinstance(work, Call)
-    assert work.script == "/usr/local/bin/k3s-uninstall.sh"

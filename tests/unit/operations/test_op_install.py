@@ -9,6 +9,7 @@ import pytest
 
 from hami_k3s import releases
 from hami_k3s.facts.binary import Binary, BinaryState
+from hami_k3s.facts.cluster import Cluster
 from hami_k3s.facts.host import Host
 from hami_k3s.facts.toolkit import KEY, PACKAGES, SOURCE, Toolkit, ToolkitState
 from hami_k3s.operations import binary, files, host, toolkit
@@ -46,11 +47,14 @@ def steps(done: list[Any]) -> list[str]:
 
 
 def test_gpu_host_that_is_fine() -> None:
-    assert operate(host.gpu_host, {Host: FINE}, settings=Settings()) == ([], "the host can be a GPU node")
+    assert operate(host.gpu_host, {Host: FINE, Cluster: None}, settings=Settings()) == (
+        [],
+        "the host can be a GPU node",
+    )
 
 
 def test_gpu_host_refuses_with_every_problem() -> None:
-    facts = {Host: replace(FINE, systemd=False, os_version="20.04")}
+    facts = {Host: replace(FINE, systemd=False, os_version="20.04"), Cluster: None}
     (refuse,), noop = operate(host.gpu_host, facts, settings=Settings())
     assert noop is None
     assert isinstance(refuse, Call)

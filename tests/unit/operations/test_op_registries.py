@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import hashlib
 import json
+import subprocess
+from pathlib import Path
+from typing import Any
 
 import pytest
 import yaml
@@ -11,6 +14,7 @@ import yaml
 from hami_k3s.operations.registries import FILE, RECORD, Registries, theirs
 from hami_k3s.releases import origin
 from hami_k3s.settings import Settings, SettingsError, check
+from tests.unit.operations.fake_host import FakeHost
 
 USER = {"mirrors": {"quay.io": {"endpoint": ["https://q"]}, "docker.io": {"endpoint": ["https://mine"]}}}
 OURS = {
@@ -82,3 +86,70 @@ def test_proxies() -> None:
     assert ".svc,.cluster.local" in lines[1]
     assert "export https_proxy=http://u:p@proxy:3128 HTTPS_PROXY=" in origin.prelude(given.proxies)
     assert "u:p" not in repr(origin.of(given))
+
+
+class Folder:
+    """A host whose root is a folder."""
+
+    def __init__(self, root: Path) -> None:
+        self.root = root
+        self.host: Any = FakeHost(answer=self.answer)
+        self.file = root / FILE.lstrip("/")
+        self.file.parent.mkdir(parents=True)
+
+    def answer(self, script: str, stdin: str | None) -> tuple[bool, str]:
+        here = [
+            (text or "").replace(" /etc/", f" {self.root}/etc/").replace(" /usr/", f" {self.root}/usr/")
+            for text in (script, stdin)
+        ]
+        here = [
+            text.replace(">/etc/", f">{self.root}/etc/").replace(">/usr/", f">{self.root}/usr/")
+            for text in here
+        ]
+        done = subprocess.run(
+            ["sh", "-c", here[0]], input=here[1], capture_output=True, text=True, check=False
+        )
+        return done.returncode == 0, done.stdout
+
+    def apply(self, wanted: dict[str, Any]) -> None:
+        assert Registries(wanted).apply(None, self.host), self.host.heard()  # type: ignore[arg-type]
+
+    def tree(self) -> dict[str, str]:
+        return {
+            f"{path.relative_to(self.root)} {path.stat().st_mode & 0o777:o}": path.read_text()
+            for path in self.root.rglob("*")
+            if path.is_file()
+        }
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Folder:
+    return Folder(tmp_path / "root")
+
+
+@pytest.mark.parametrize(
+    "own", [None, "# mine\nmirrors:\n    quay.io: {endpoint: ['https://q']}\n", "# nothing yet\n"]
+)
+def test_ours_out_again_leaves_the_file_byte_for_byte(folder: Folder, own: str | None) -> None:
+    if own is not None:
+        folder.file.write_text(own)
+        folder.file.chmod(0o640)
+    before = folder.tree()
+    folder.apply(OURS)
+    assert "secret" in folder.file.read_text()
+    folder.apply({})
+    assert folder.tree() == before
+    folder.apply({})  # cut off and done again
+    assert folder.tree() == before
+
+
+def test_what_the_user_wrote_meanwhile_outlives_ours(folder: Folder) -> None:
+    folder.file.write_text("mirrors: {quay.io: {endpoint: ['https://q']}}\n")
+    folder.apply(OURS)
+    now = yaml.safe_load(folder.file.read_text())
+    now["mirrors"]["gcr.io"] = {"endpoint": ["https://g"]}
+    folder.file.write_text(yaml.safe_dump(now))
+    folder.apply({})
+    (name,) = folder.tree()
+    left = {"mirrors": {"quay.io": {"endpoint": ["https://q"]}, "gcr.io": {"endpoint": ["https://g"]}}}
+    assert yaml.safe_load(folder.tree()[name]) == left

@@ -1,0 +1,233 @@
+"""The way back, part by part: what is asked for and there goes, everything else is named, and nobody loses a card unasked."""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from pyinfra.api.state import StateStage
+
+from hami_k3s import traces
+from hami_k3s.facts.reset import Leftovers, Reset
+from hami_k3s.operations import reset
+from hami_k3s.settings import Settings
+from tests.unit.operations.fake_host import FakeHost, Then, operate
+
+K3S = ("/usr/local/bin/k3s", "/var/lib/rancher/k3s")
+BARE = Leftovers(answered=True)
+FULL = Leftovers(
+    answered=True,
+    k3s="ours",
+    api=True,
+    database=True,
+    working=True,
+    nodes=1,
+    hami=("release", "label gpu"),
+    pods=(),
+    paths={"always": ("/usr/local/vgpu",), "k3s": K3S, "toolkit": ("/etc/apt/keyrings/x.asc",), "stays": ("/d",)},
+    packages=("libnvidia-container1",),
+    held=("libnvidia-container1",),
+)  # fmt: skip
+SILENT = replace(FULL, api=False, pods=None, hami=(), nodes=0)
+PODS = ("default/a (nvidia.com/gpu: 1)", "default/b (nvidia.com/gpu: 1)")
+ALL = {"reset_k3s": True, "reset_toolkit": True}
+SCRIPTS = {"/usr/local/bin/k3s-uninstall.sh": ("#!/bin/sh\n", "755")}
+
+
+def do(operation: Any, state: Leftovers, **settings: Any) -> tuple[list[Any], str | None]:
+    more = {"scripts": SCRIPTS} if operation is reset.k3s else {}
+    return operate(operation, {Reset: state}, settings=Settings(**settings), **more)
+
+
+def refused(state: Leftovers, **settings: Any) -> str:
+    """What is said, "" when the reset may go on."""
+    done, noop = do(reset.unused, state, **settings)
+    if not done:
+        assert noop == "nobody loses a card"
+        return ""
+    host = FakeHost()
+    assert done[0].run(host) is False
+    return host.heard()
+
+
+OPERATIONS = (reset.unused, reset.hami, reset.files, reset.k3s, reset.toolkit, reset.settled, reset.audit)
+
+
+@pytest.mark.parametrize("settings", [{}, ALL])
+@pytest.mark.parametrize("operation", OPERATIONS, ids=lambda one: one._inner.__name__)
+def test_nothing_there_is_nothing_done(operation: Any, settings: dict[str, Any]) -> None:
+    done, noop = do(operation, BARE, **settings)
+    assert done == []
+    assert noop
+
+
+def test_pods_with_a_card_are_named_with_the_command_to_go_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("GPU_NODES", raising=False)
+    monkeypatch.setenv("GPU_FLEET", "my fleet.yaml")
+    typed = [
+        "/x/bin/pyinfra",
+        "inventory.py",
+        "deploys/reset.py",
+        "-y",
+        "--limit",
+        "all",
+        "--data",
+        "reset_k3s=true",
+    ]
+    monkeypatch.setattr(sys, "argv", typed)
+    said = refused(replace(FULL, pods=PODS))
+    for part in ("2 pods have a card of this node", *PODS, "Nothing was changed on this host"):
+        assert part in said
+    command = (
+        "pyinfra inventory.py deploys/reset.py -y --data reset_k3s=true --data reset_force=true --limit gpu-1"
+    )
+    assert said.endswith(f"GPU_FLEET='my fleet.yaml' {command}")
+
+
+@pytest.mark.parametrize(
+    ("state", "settings", "words"),
+    [
+        (replace(FULL, pods=PODS), {}, "2 pods have a card"),
+        (replace(FULL, pods=PODS[:1]), ALL, "1 pod has a card"),
+        (replace(FULL, pods=PODS), {"reset_force": True}, ""),
+        (replace(BARE, k3s="another", api=True, pods=PODS), {}, ""),  # nothing of ours: nothing is taken
+        (FULL, ALL, ""),
+        (SILENT, {}, ""),  # it is refused, with another reason, where HAMi is to be removed
+        (SILENT, ALL, "nobody knows whether they use a card"),
+        (SILENT, {**ALL, "reset_force": True}, ""),
+        (replace(SILENT, working=False), ALL, ""),  # a k3s that never started
+        (replace(SILENT, begun=True), ALL, ""),  # its removal was cut off
+    ],
+)
+def test_when_a_reset_is_refused(state: Leftovers, settings: dict[str, Any], words: str) -> None:
+    said = refused(state, **settings)
+    assert words in said
+    assert bool(said) is bool(words)
+
+
+def test_hami_is_removed() -> None:
+    (work,), _ = do(reset.hami, replace(FULL, pods=PODS))
+    assert work.arguments[0] == "reset-hami"
+    script = work.script
+    for part in ("uninstall hami", "hami.io/node-nvidia-register-", "gpu-", "secret hami-scheduler-tls"):
+        assert part in script
+    # after HAMi, so that what their owners make anew finds no card
+    assert (
+        script.index("uninstall hami")
+        < script.index("-n default delete pod a")
+        < script.index("delete pod b")
+    )
+    (work,), _ = do(reset.hami, replace(FULL, hami=("label gpu",)))
+    assert "uninstall" not in work.script, "no helm is needed where no release is"
+
+
+def test_hami_goes_with_its_k3s_but_not_with_one_node_of_several() -> None:
+    assert do(reset.hami, FULL, reset_k3s=True) == ([], "it goes with k3s")
+    assert len(do(reset.hami, replace(FULL, nodes=2), reset_k3s=True)[0]) == 1
+
+
+def test_a_silent_k3s_keeps_its_hami() -> None:
+    (fail,), _ = do(reset.hami, SILENT)
+    host = FakeHost()
+    assert fail.run(host) is False
+    assert "--data reset_k3s=true" in host.heard()
+    assert do(reset.hami, replace(SILENT, database=False)) == ([], "nothing of HAMi is there")
+
+
+def test_files_and_holds() -> None:
+    (work,), _ = do(reset.files, FULL)
+    assert "apt-mark unhold libnvidia-container1" in work.script
+    assert "rm -rf /usr/local/vgpu ||" in work.script
+    assert do(reset.files, replace(FULL, held=(), paths={"k3s": K3S})) == ([], "nothing of them is there")
+
+
+def test_k3s_is_removed_only_when_asked() -> None:
+    assert do(reset.k3s, FULL) == ([], "k3s stays (reset_k3s is false)")
+    (work,), _ = do(reset.k3s, FULL, reset_k3s=True)
+    lines = work.script.splitlines()
+    assert "mv -f /usr/local/bin/k3s-uninstall.sh.hami-k3s-new /usr/local/bin/k3s-uninstall.sh" in lines
+    begun, removed = (
+        lines.index(f': >"$root"{traces.BEGUN}'),
+        lines.index('"$root"/usr/local/bin/k3s-uninstall.sh'),
+    )
+    assert begun < removed < lines.index("rm -rf /usr/local/bin/k3s /var/lib/rancher/k3s")
+
+
+def test_registries_are_given_back_before_k3s_goes() -> None:
+    state = replace(FULL, paths={"k3s": (*K3S, "/usr/local/lib/hami-k3s/registries.applied")})
+    done, _ = do(reset.k3s, state, reset_k3s=True)
+    assert [call.function for call in done] == ["apply", "work"]
+
+
+def test_another_installers_k3s_is_not_touched() -> None:
+    (fail,), _ = do(reset.k3s, replace(BARE, k3s="another"), reset_k3s=True)
+    host = FakeHost()
+    assert fail.run(host) is False
+    assert "another installer's k3s" in host.heard()
+
+
+def test_the_toolkit_is_removed_only_when_asked() -> None:
+    assert do(reset.toolkit, FULL) == ([], "the toolkit stays (reset_toolkit is false)")
+    (work,), _ = do(reset.toolkit, FULL, reset_toolkit=True)
+    assert "apt-get purge" in work.script
+    assert "update-ca-certificates" not in work.script
+    with_ca = replace(BARE, paths={"toolkit": ("/usr/local/share/ca-certificates/hami-k3s.crt",)})
+    (work,), _ = do(reset.toolkit, with_ca, reset_toolkit=True)
+    assert "update-ca-certificates --fresh" in work.script
+    assert "purge" not in work.script
+
+
+def test_what_stays_is_settled() -> None:
+    done, _ = do(reset.settled, replace(FULL, stale=True))
+    assert done[0] == "systemctl restart --no-block k3s.service"
+    assert done[1].function == "_answers"
+    done, _ = do(reset.settled, replace(BARE, paths={"run": ("/run/hami-k3s/a b",)}))
+    assert done[0] == "rm -rf '/run/hami-k3s/a b'"
+    assert do(reset.settled, replace(BARE, k3s="another", stale=True))[0] == []
+
+
+def audit(state: Leftovers, **settings: Any) -> tuple[bool, str]:
+    """(Does it hold, what is said.)"""
+    host = FakeHost({Reset: Then([state])})
+    done, noop = do(reset.audit, state, **settings)
+    if done:
+        assert done[0].run(host) is False
+    return noop is not None, host.heard()
+
+
+@pytest.mark.parametrize(
+    ("state", "settings", "left"),
+    [
+        (FULL, {}, "not removed: release, label gpu, /usr/local/vgpu, hold of libnvidia-container1"),
+        (replace(FULL, hami=(), held=(), paths={"k3s": K3S}), {}, ""),
+        (replace(FULL, hami=(), held=(), paths={"k3s": K3S}), {"reset_k3s": True}, "not removed: /usr/local/bin/k3s,"),
+        (replace(BARE, packages=("libnvidia-container1",)), {}, ""),
+        (replace(BARE, packages=("libnvidia-container1",)), ALL, "not removed: package libnvidia-container1"),
+        (replace(BARE, paths={"stays": ("/d",), "yours": ("/etc/rancher/k3s/config.yaml",)}), ALL, ""),
+        (replace(BARE, paths={"run": ("/run/hami-k3s/helm",)}), {}, "not removed: /run/hami-k3s/helm"),
+        (Leftovers(), {}, "the host did not say what is left"),
+    ],
+)  # fmt: skip
+def test_the_audit_fails_only_for_what_was_asked(
+    state: Leftovers, settings: dict[str, Any], left: str
+) -> None:
+    holds, said = audit(state, **settings)
+    assert holds is not bool(left)
+    assert left in said
+
+
+def test_the_audit_names_what_stays(monkeypatch: pytest.MonkeyPatch) -> None:
+    said: list[str] = []
+    monkeypatch.setattr(FakeHost, "log", lambda self, text: said.append(text))
+    monkeypatch.setattr(FakeHost.state, "current_stage", StateStage.Execute)
+    monkeypatch.setattr(reset, "_read", lambda settings: FULL)
+    do(reset.audit, FULL)
+    text = "\n".join(said)
+    for part in (
+        "reset_k3s is false: /usr/local/bin/k3s",
+        "reset_toolkit is false: libnvidia-container1",
+        ": /d",
+    ):
+        assert part in text
