@@ -2,7 +2,7 @@
 SHELL := /bin/bash
 .SHELLFLAGS := -eu -o pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: help setup setup-rehearsal check lint types unit rehearse test lock docs clean
+.PHONY: help setup setup-rehearsal check lint types unit rehearse test bench lock docs clean
 
 help: ## what can be made
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):[^#]*## /  make \1\t/' | expand -t 26
@@ -34,6 +34,17 @@ test: check ## everything: check, then rehearsal nodes; what cannot run is liste
 	./scripts/as-root .venv/bin/pytest -q tests/standin
 	./scripts/as-root .venv/bin/pytest -q -n 4 --dist loadfile tests/rehearsal tests/gpu
 
+bench: setup .venv-bench/done ## this project, a plain script and Ansible side by side (N=10, or N=1,10,30; KEEP=docs/performance.json)
+	./scripts/as-root .venv/bin/python -m rehearsal prepare --install-packages
+	./scripts/as-root .venv/bin/python -m bench.compare --nodes $(or $(N),1) $(if $(ONLY),--only $(ONLY)) $(if $(KEEP),--keep $(KEEP))
+
+# Ansible's Python is not ours.
+.venv-bench/done: .venv/done
+	.venv/bin/python -m venv .venv-bench
+	.venv-bench/bin/python -m pip install --quiet --disable-pip-version-check --upgrade 'pip>=25.1'
+	.venv-bench/bin/python -m pip install --quiet --disable-pip-version-check --group bench
+	touch .venv-bench/done
+
 lock: ## pin the exact versions that CI installs
 	uv pip compile --quiet --universal --python-version 3.11 --group dev pyproject.toml --generate-hashes --no-header --no-annotate -o requirements-dev.lock
 
@@ -43,4 +54,4 @@ docs: setup ## generated pages
 	.venv/bin/python -m hami_k3s.isolation.page >docs/claims.md
 
 clean:
-	rm -rf .venv dist .mypy_cache .ruff_cache .pytest_cache
+	rm -rf .venv .venv-bench dist .mypy_cache .ruff_cache .pytest_cache

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+import subprocess
 import sys
 from dataclasses import dataclass
 from pathlib import Path
@@ -65,12 +66,24 @@ def shell(of: Fleet, folder: Path) -> tuple[list[str], dict[str, str]]:
     return ["bash", str(folder / "all.sh")], {}
 
 
+def _ansible() -> Path:
+    """In an environment of its own, which `make bench` makes; else wherever it is."""
+    for folder in REPOSITORY / ".venv-bench" / "bin", Path(sys.executable).parent:
+        if (folder / "ansible-playbook").exists():
+            return folder / "ansible-playbook"
+    if found := shutil.which("ansible-playbook"):
+        return Path(found)
+    raise SystemExit("ansible-playbook is missing: `make bench` installs it, or leave it out with --only")
+
+
+def ansible_version() -> str:
+    """ansible-core's."""
+    said = subprocess.run([_ansible(), "--version"], capture_output=True, text=True, check=True).stdout
+    return said.split("\n")[0].rpartition(" ")[2].rstrip("]")
+
+
 def ansible(of: Fleet, folder: Path) -> tuple[list[str], dict[str, str]]:
     """ansible-playbook with pipelining and as many forks as hosts."""
-    program = Path(sys.executable).with_name("ansible-playbook")
-    found = str(program) if program.exists() else shutil.which("ansible-playbook")
-    if not found:
-        raise SystemExit("ansible-playbook is missing: .venv/bin/pip install 'ansible-core>=2.19,<2.20'")
     entries = {
         host["name"]: {
             "ansible_host": host["ssh_hostname"],
@@ -83,7 +96,14 @@ def ansible(of: Fleet, folder: Path) -> tuple[list[str], dict[str, str]]:
     }
     inventory = folder / "hosts.yml"
     inventory.write_text(yaml.safe_dump({"all": {"hosts": entries, "vars": sources(of)}}))
-    command = [found, "-i", str(inventory), "--forks", str(len(of.hosts)), str(HERE / "ansible" / "site.yml")]
+    command = [
+        str(_ansible()),
+        "-i",
+        str(inventory),
+        "--forks",
+        str(len(of.hosts)),
+        str(HERE / "ansible" / "site.yml"),
+    ]
     return command, {
         "ANSIBLE_CONFIG": str(HERE / "ansible" / "ansible.cfg"),
         "ANSIBLE_HOME": str(folder / "ansible"),

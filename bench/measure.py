@@ -10,12 +10,12 @@ import time
 from dataclasses import dataclass
 from pathlib import Path
 
-PAGE = os.sysconf("SC_PAGE_SIZE")
+EVERY = 0.25  # seconds between two looks at the memory
 
 
 @dataclass(frozen=True)
 class Cost:
-    """Seconds, CPU seconds, and the most MiB that the process and its children held at once (a sample every 0.2 s)."""
+    """Seconds, CPU seconds, and the most MiB that the process and its descendants held at once."""
 
     status: int
     wall_s: float
@@ -46,29 +46,25 @@ def run(command: list[str], environment: dict[str, str], cwd: Path, log: Path) -
 def _watch(process: subprocess.Popen[bytes], most: list[float]) -> None:
     while process.poll() is None:
         most[0] = max(most[0], sum(map(_proportional, _family(process.pid))) / 1024)
-        time.sleep(0.2)
+        time.sleep(EVERY)
 
 
 def _family(root: int) -> list[int]:
     """The process and its descendants."""
-    children: dict[int, list[int]] = {}
-    for entry in Path("/proc").iterdir():
-        if entry.name.isdigit():
-            try:
-                parent = int((entry / "stat").read_text().rpartition(")")[2].split()[1])
-            except (OSError, ValueError):
-                continue
-            children.setdefault(parent, []).append(int(entry.name))
     found = [root]
     for pid in found:
-        found += children.get(pid, [])
+        for children in Path(f"/proc/{pid}/task").glob("*/children"):
+            try:
+                found += map(int, children.read_text().split())
+            except OSError:
+                continue
     return found
 
 
 def _proportional(pid: int) -> int:
     """KiB of a process, pages shared with others counted once (PSS)."""
     try:
-        for line in (Path("/proc") / str(pid) / "smaps_rollup").read_text().splitlines():
+        for line in Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines():
             if line.startswith("Pss:"):
                 return int(line.split()[1])
     except OSError:

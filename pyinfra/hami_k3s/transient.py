@@ -1,12 +1,13 @@
 """Long work on a host as a transient systemd unit: it survives a lost SSH session, and its progress can be watched.
 
 The script, its log and its exit status are under /run/hami-k3s/NAME. A unit that an interrupted run left behind
-is waited for, never started a second time beside itself.
+is waited for, never started a second time beside itself. A step may be begun ahead: `work` then only waits for it.
 """
 
 from __future__ import annotations
 
 import shlex
+from typing import NamedTuple
 
 from pyinfra.api import Host, State
 
@@ -17,6 +18,23 @@ FOLDER = "/run/hami-k3s"
 BUSY = "busy"
 # systemd says SIGTERM a second time when the outer shell is gone: a script's clean-up (trap on EXIT) must outlive both.
 CLEAN_END = "trap 'trap \"\" TERM; exit 1' TERM\n"
+# The host itself waits for the end, about four seconds at most: a step costs few round trips, and its end is seen at once.
+_LINGER = (
+    "t=0.05 i=0; systemctl is-active --quiet {unit} || i=25; while [ ! -e {folder}/rc ] && [ $i -lt 25 ]; do "
+    "sleep $t; i=$((i + 1)); [ $i -lt 8 ] || t=0.2; done; "
+)
+# What this run has begun ahead: (host's name, unit's name).
+_begun: set[tuple[str, str]] = set()
+
+
+class Step(NamedTuple):
+    """A script for a unit. `what`: for the progress lines. `setting` is the one that holds `limit`, in seconds."""
+
+    name: str
+    what: str
+    script: str
+    limit: int
+    setting: str
 
 
 def _unit(name: str) -> str:
@@ -28,13 +46,13 @@ def _tail(folder: str) -> str:
     return f"tail -n 20 {folder}/log 2>/dev/null | tr '\\r' '\\n' | sed -E 's/#{{3,}} *//; s/^[#O=-]* +//' | grep ."
 
 
-def _status(host: Host, name: str) -> Result:
+def _show(name: str) -> str:
+    """Shell that waits a little for the unit's end, and prints its state, its exit status and its last line."""
     folder = f"{FOLDER}/{name}"
-    return run(
-        host,
-        # ActiveState first: a unit that ends between the two reads has its exit status written before it is inactive
-        f"systemctl show -p ActiveState --value {_unit(name)}; cat {folder}/rc 2>/dev/null || echo -;"
-        f" {_tail(folder)} | tail -n 1 | cut -c 1-120",
+    # ActiveState first: a unit that ends between the two reads has its exit status written before it is inactive
+    return (
+        f"{_LINGER.format(unit=_unit(name), folder=folder)}systemctl show -p ActiveState --value {_unit(name)}; "
+        f"cat {folder}/rc 2>/dev/null || echo -; {_tail(folder)} | tail -n 1 | cut -c 1-120"
     )
 
 
@@ -45,7 +63,10 @@ def name_of(unit: str) -> str:
 
 def at_work(host: Host, name: str) -> Look:
     """Is the unit at work; when it is not, its exit status is what was seen, "-" without one."""
-    result = _status(host, name)
+    return _parse(run(host, _show(name)))
+
+
+def _parse(result: Result) -> Look:
     lines = result.stdout.splitlines()
     if not result.ok or len(lines) < 2:
         return Look("failed", f"the host does not answer: {result.stderr or result.stdout}")
@@ -56,8 +77,7 @@ def at_work(host: Host, name: str) -> Look:
     return Look("done", status)
 
 
-def _look(host: Host, name: str, killed: str) -> Look:
-    now = at_work(host, name)
+def _judge(now: Look, killed: str) -> Look:
     if now.state != "done":
         return now
     if now.seen == "0":
@@ -65,23 +85,49 @@ def _look(host: Host, name: str, killed: str) -> Look:
     return Look("failed", killed if now.seen == "-" else f"exit status {now.seen}")
 
 
-def wait(host: Host, name: str, what: str, limit: int, setting: str) -> bool:
-    """Wait for the unit. True when it ended with exit status 0."""
+def wait(host: Host, name: str, what: str, limit: int, setting: str, first: Result | None = None) -> bool:
+    """Wait for the unit. True when it ended with exit status 0.
+
+    + first: what starting it has shown already
+    """
+    shown = [first] if first is not None and first.stdout.strip() else []
 
     def log() -> str:
         return run(host, f"{_tail(f'{FOLDER}/{name}')} | grep -v '%$'").stdout
 
     killed = f"killed, or stopped at its limit of {limit} s ({setting})"
-    return until(host, what, limit + 10, lambda: _look(host, name, killed), setting, log, pause=1)
+
+    def look() -> Look:
+        return _judge(_parse(shown.pop()) if shown else at_work(host, name), killed)
+
+    return until(host, what, limit + 10, look, setting, log, pause=0.2)
+
+
+def begin(state: State, host: Host, *steps: Step) -> bool:
+    """Start these steps and leave them at work; `work` waits for each when its turn has come.
+
+    One that cannot be started, or is still at work for an interrupted run, is left to `work` as well.
+    """
+    for step in steps:
+        started = _start(host, step.name, step.script, step.limit, linger=False)
+        if started.ok and started.stdout.strip() != BUSY:
+            _begun.add((host.name, step.name))
+    return True
+
+
+def begun(host: Host, name: str) -> bool:
+    """Has this run begun the step, and not yet waited for it?"""
+    return (host.name, name) in _begun
 
 
 def work(state: State, host: Host, name: str, what: str, script: str, limit: int, setting: str) -> bool:
     """Run the script as root in a unit of its own, stopped after `limit` seconds. True when it succeeded.
 
-    + name: of the unit and its folder
-    + what: for the progress lines
-    + setting: the setting that holds the limit
+    The arguments are those of a `Step`; one that was begun ahead is not started again.
     """
+    if begun(host, name):
+        _begun.discard((host.name, name))
+        return wait(host, name, what, limit, setting)
     for _ in range(2):
         start = _start(host, name, script, limit)
         if start.stdout.strip() != BUSY:
@@ -91,10 +137,10 @@ def work(state: State, host: Host, name: str, what: str, script: str, limit: int
     if not start.ok or start.stdout.strip() == BUSY:
         complain(host, f"{what}: could not start: {start.stderr or start.stdout}")
         return False
-    return wait(host, name, what, limit, setting)
+    return wait(host, name, what, limit, setting, start)
 
 
-def _start(host: Host, name: str, script: str, limit: int) -> Result:
+def _start(host: Host, name: str, script: str, limit: int, linger: bool = True) -> Result:
     folder = shlex.quote(f"{FOLDER}/{name}")
     inner = f"sh {folder}/script >{folder}/log 2>&1 </dev/null; echo $? >{folder}/rc.new; mv {folder}/rc.new {folder}/rc"
     return run(
@@ -102,6 +148,6 @@ def _start(host: Host, name: str, script: str, limit: int) -> Result:
         f"if systemctl is-active --quiet {_unit(name)}; then echo {BUSY}; exit 0; fi; "
         f"umask 077; mkdir -p {folder} && rm -f {folder}/rc {folder}/log && cat >{folder}/script && "
         f"systemd-run --quiet --collect --unit={_unit(name)} --property=RuntimeMaxSec={limit} --setenv=HOME=/root "
-        f"sh -c {shlex.quote(inner)}",
+        f"sh -c {shlex.quote(inner)}" + (f" && {{ {_show(name)}; }}" if linger else ""),
         stdin=CLEAN_END + script,
     )

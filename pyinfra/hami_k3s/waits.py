@@ -38,7 +38,6 @@ def until(
     """
     start = time.monotonic()
     told = start
-    nap = 0.2  # grows to `pause`: most things are done soon, and a long wait must not keep the host busy
     while True:
         now = look()
         waited = time.monotonic() - start
@@ -59,8 +58,8 @@ def until(
         if time.monotonic() - told >= EVERY:
             told = time.monotonic()
             host.log(f"    {what}: {waited:.0f} s of {limit:.0f} s, {now.seen}")
-        time.sleep(nap)
-        nap = min(nap * 1.5, pause)
+        # Most things are done soon; a long wait must not keep the host busy, and ends at most an eighth late.
+        time.sleep(min(max(0.2, waited / 8), pause))
 
 
 def complain(host: Host, text: str) -> None:

@@ -8,10 +8,17 @@ sums_name={{ sums_name | quote }}
 expected={{ sha256 | quote }}
 judge={{ judge | quote }}
 sent={{ sent | quote }}
+# An earlier run's download may have ended since this run has looked.
+if [ -x "$dest" ] && there=$(cat "$dest.sha256" 2>/dev/null) && [ "${expected:-$there}" = "$there" ]; then
+    echo "$dest"
+    exit 0
+fi
 folder=$(dirname "$dest")
+tool=${dest##*/}
+tool=.download.${tool%%-*}
 mkdir -p "$folder"
-rm -rf "$folder"/.download.*
-work=$(mktemp -d "$folder/.download.XXXXXX")
+rm -rf "${folder:?}/$tool".*
+work=$(mktemp -d "$folder/$tool.XXXXXX")
 trap 'rm -rf "$work"' EXIT
 # No file may grow past this: neither a body without end nor a bomb in an archive fills the disk.
 most={{ most_mib }}

@@ -16,6 +16,7 @@ STEPS = [
     "Preflight | Look at the host",
     "Preflight | The host can be a GPU node",
     "Preflight | No other run on this host",
+    "Downloads | Begun, where something is missing",
     "Container toolkit | NVIDIA's repository",
     "Container toolkit | Pinned packages, held",
     "k3s | Verified binary",
@@ -66,7 +67,7 @@ def test_the_first_run_left_a_trail_and_said_what_to_do(machines: Any) -> None:
     assert [one["operation"] for one in ended if one["host"] == machines.lab.name] == STEPS
     assert [one["result"] for one in ended if one["host"] == machines.lab.name] == ["no change"] * 3 + [
         "changed"
-    ] * 10
+    ] * 11
     assert [one["operation"] for one in ended if one["host"] == name] == STEPS[:2]
     assert "is in MIG mode" in ended[[one["result"] for one in ended].index("failed")]["why"][1]
 

@@ -13,6 +13,17 @@ import pytest
 from hami_k3s.templating import render
 
 EVIL = "it's $(touch INJECTED) `touch INJECTED` \"; touch INJECTED; # \\"
+CHART = {
+    "helm": EVIL,
+    "chart_file": EVIL,
+    "repository": EVIL,
+    "chart_version": "2.9.0",
+    "chart_words": [EVIL],
+    "chart_sent": "",
+    "judge": "j",
+    "chart_sha256": "a" * 64,
+    "limit": 3,
+}
 SCRIPTS: dict[str, dict[str, Any]] = {
     "apt-install.sh": {
         "packages": [EVIL, "b"],
@@ -57,25 +68,19 @@ SCRIPTS: dict[str, dict[str, Any]] = {
         "limit": 3,
     },
     "helm-release.sh": {
-        "helm": EVIL,
+        **CHART,
         "release": EVIL,
         "namespace": EVIL,
         "kubeconfig": "/etc/rancher/k3s/k3s.yaml",
         "cache": "/run/c",
-        "chart_file": EVIL,
-        "repository": EVIL,
-        "chart_version": "2.9.0",
-        "chart_words": [EVIL],
-        "chart_sent": "",
-        "judge": "j",
-        "chart_sha256": "a" * 64,
         "values_json": '{"a": "$(touch INJECTED)\\nHAMI_K3S_VALUES"}',
         "recover": "rollback",
         "status": "pending-upgrade",
         "good_revision": 3,
-        "limit": 3,
         "scheduler_hint": "hami_values",
     },
+    "chart.sh": CHART,
+    "helm-chart.sh": {**CHART, "helm_unit": "hami-k3s-helm-download.service"},
     "fetch.sh": {"limit": 3},
     "images.sh": {
         "store": EVIL,
@@ -187,8 +192,9 @@ def test_values_are_never_run(name: str, outcome: str, tmp_path: Path) -> None:
     script = text(name)
     if outcome == "fails and the script goes on" and name not in (
         "apt-update.sh",
+        "helm-chart.sh",
         "reset-host.sh",
-    ):  # they would wait for a lock for ever
+    ):  # they would wait for ever
         script = script.replace("set -eu", "set -u").replace("exit", ": exit")
     subprocess.run(
         ["sh", "-c", script],

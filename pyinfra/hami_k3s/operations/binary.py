@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Generator
+from dataclasses import dataclass
 
 from pyinfra import host
 from pyinfra.api import FunctionCommand, QuoteString, StringCommand, operation
 from pyinfra.api.command import PyinfraCommand
 
-from hami_k3s import transient, trusted, waits
+from hami_k3s import releases, transient, trusted, waits
 from hami_k3s.difference import NOT_THERE, Difference
 from hami_k3s.facts.binary import Binary, BinaryState
 from hami_k3s.facts.k3s import LIBRARY
 from hami_k3s.operations import bundle
 from hami_k3s.releases import architecture
 from hami_k3s.releases.origin import STORE, Origin, in_bundle
+from hami_k3s.settings import Settings
 from hami_k3s.templating import render
 
 # What a released binary says of itself, to tell an older file under a newer name.
@@ -27,9 +29,69 @@ def path(tool: str, version: str) -> str:
     return f"{LIBRARY}/{tool}-{version}"
 
 
-def places(tool: str, version: str) -> dict[str, str]:
-    """What the fact `Binary` is asked for."""
-    return {"versioned": path(tool, version), "public": f"/usr/local/bin/{tool}"}
+@dataclass(frozen=True)
+class Tool:
+    """A released binary and where it comes from.
+
+    `urls`: (base, version, arch) -> (file, sums, name in the sums). `base` is the value of the setting `setting`; `limit`
+    is for the download, in seconds.
+    """
+
+    name: str
+    version: str
+    urls: Callable[[str, str, str], tuple[str, str, str]]
+    base: str
+    setting: str
+    limit: int
+
+    @property
+    def places(self) -> dict[str, str]:
+        """What the fact `Binary` is asked for."""
+        return {"versioned": path(self.name, self.version), "public": f"/usr/local/bin/{self.name}"}
+
+
+def k3s(settings: Settings) -> Tool:
+    """k3s, as these settings want it."""
+    base, limit = settings.k3s_release_url, settings.k3s_download_timeout
+    return Tool("k3s", settings.k3s_version, releases.k3s_urls, base, "k3s_release_url", limit)
+
+
+def helm(settings: Settings) -> Tool:
+    """helm, as these settings want it."""
+    base, limit = settings.helm_release_url, settings.helm_download_timeout
+    return Tool("helm", settings.helm_version, releases.helm_urls, base, "helm_release_url", limit)
+
+
+def download(tool: Tool, arch: str, origin: Origin, locked: str) -> transient.Step:
+    """Fetch it, or take it from what a bundle has sent, and put it under its versioned path once it is verified.
+
+    + locked: the sum that the lock has, "" without one
+    """
+    url, sums_url, sums_name = tool.urls(tool.base, tool.version, arch)
+    sent, limit_setting = "", f"{tool.name}_download_timeout"
+    if origin.bundle is not None:
+        name = in_bundle(tool.setting, url, tool.base)
+        entry = origin.bundle.files.get(name)
+        sent, locked = f"{STORE}/{name}", locked or (entry.sha256 if entry else "")
+    script = render(
+        "scripts/download.sh",
+        dest=path(tool.name, tool.version),
+        url=url,
+        sums_url=sums_url,
+        sums_name=sums_name,
+        sha256=locked,
+        judge=origin.judge,
+        sent=sent,
+        member=f"linux-{arch}/{tool.name}" if sums_name.endswith(".tar.gz") else "",
+        shows=SHOWS.get(tool.name, []),
+        version=tool.version,
+        most_mib=MOST_MIB,
+        setting=tool.setting,
+        limit=tool.limit,
+        limit_setting=limit_setting,
+    )
+    what = f"{tool.name} {tool.version}"
+    return transient.Step(f"{tool.name}-download", what, origin.prelude + script, tool.limit, limit_setting)
 
 
 def differences(
@@ -53,12 +115,7 @@ def differences(
 
 @operation()
 def released(
-    tool: str,
-    version: str,
-    urls: Callable[[str, str, str], tuple[str, str, str]],
-    base: str,
-    setting: str,
-    limit: int,
+    tool: Tool,
     replace: bool = True,
     aliases: tuple[str, ...] = (),
     origin: Origin | None = None,
@@ -66,12 +123,7 @@ def released(
     """
     One released binary in /usr/local/bin.
 
-    + tool: its name, "k3s" or "helm"
-    + version: the release
-    + urls: (base, version, arch) -> (file, sums, name in the sums)
-    + base: where releases are, the value of the setting `setting`
-    + setting: the setting that names another source
-    + limit: seconds for the download
+    + tool: which, and where it comes from
     + replace: take over a public name that is a file of somebody else's
     + origin: lock, bundle and proxies
     + aliases: further names for the tool, made only where no command of that name is found
@@ -80,51 +132,29 @@ def released(
 
     .. code:: python
 
-        binary.released(tool="helm", version="v4.2.3", urls=releases.helm_urls, base="https://get.helm.sh",
-                        setting="helm_release_url", limit=300)
+        binary.released(name="Verified binary", tool=binary.helm(settings))
     """
-    versioned, public = path(tool, version), f"/usr/local/bin/{tool}"
-    state = trusted.read(host, Binary, **places(tool, version))
+    places = tool.places
+    versioned, public = places["versioned"], places["public"]
+    state = trusted.read(host, Binary, **places)
     origin = origin or Origin()
     # Anything else was refused by the preflight, before this stage.
     arch = architecture(state.machine) or "amd64"
-    locked = origin.sha256(tool, arch)
-    other = {one.what for one in differences(state, tool, version, replace, locked)}
+    locked = origin.sha256(tool.name, arch)
+    other = {one.what for one in differences(state, tool.name, tool.version, replace, locked)}
     there, wants_link = versioned not in other, public in other
     if not other:
-        host.noop(f"{tool} {version} is there")
+        host.noop(f"{tool.name} {tool.version} is there")
         return
     if locked is None:
-        missing = f"{origin.judge} has no {tool} for {arch}: `python -m hami_k3s.releases lock --arch {arch}` adds it"
+        missing = f"{origin.judge} has no {tool.name} for {arch}: `python -m hami_k3s.releases lock --arch {arch}` adds it"
         yield FunctionCommand(waits.fail, (missing,), {})
         return
     if not there:
-        url, sums_url, sums_name = urls(base, version, arch)
-        limit_setting, judge, sent = f"{tool}_download_timeout", origin.judge, ""
         if origin.bundle is not None:
-            name = in_bundle(setting, url, base)
+            name = in_bundle(tool.setting, tool.urls(tool.base, tool.version, arch)[0], tool.base)
             yield FunctionCommand(bundle.send, (origin.bundle, [name]), {})
-            entry = origin.bundle.files.get(name)
-            sent, locked = f"{STORE}/{name}", locked or (entry.sha256 if entry else "")
-        script = render(
-            "scripts/download.sh",
-            dest=versioned,
-            url=url,
-            sums_url=sums_url,
-            sums_name=sums_name,
-            sha256=locked,
-            judge=judge,
-            sent=sent,
-            member=f"linux-{arch}/{tool}" if sums_name.endswith(".tar.gz") else "",
-            shows=SHOWS.get(tool, []),
-            version=version,
-            most_mib=MOST_MIB,
-            setting=setting,
-            limit=limit,
-            limit_setting=limit_setting,
-        )
-        work = (f"{tool}-download", f"{tool} {version}", origin.prelude + script, limit, limit_setting)
-        yield FunctionCommand(transient.work, work, {})
+        yield FunctionCommand(transient.work, tuple(download(tool, arch, origin, locked)), {})
     if wants_link:
         new = f"{public}.new"
         yield StringCommand(
@@ -135,7 +165,7 @@ def released(
             QuoteString(new),
             QuoteString(public),
             *[
-                f"&& {{ command -v {name} >/dev/null || ln -s {tool} /usr/local/bin/{name}; }}"
+                f"&& {{ command -v {name} >/dev/null || ln -s {tool.name} /usr/local/bin/{name}; }}"
                 for name in aliases
             ],
         )

@@ -24,6 +24,7 @@ from hami_k3s.settings import Settings
 from hami_k3s.templating import render
 from hami_k3s.waits import Look, fail, until
 
+CHART = "helm-chart"
 PENDING = ("pending-install", "pending-upgrade", "pending-rollback", "uninstalling")
 
 
@@ -79,7 +80,13 @@ def hami(settings: Settings, origin: Origin | None = None) -> Generator[PyinfraC
         helm.hami(name="HAMi", settings=settings)
     """
     arguments = {"release": settings.hami_release, "namespace": settings.hami_namespace}
-    state = trusted.read(host, Release, **arguments)
+    origin = origin or Origin()
+    if transient.begun(host, CHART):
+        # Fetched ahead: a helm is at work for it, and what it fetches is needed now.
+        yield FunctionCommand(transient.work, tuple(chart(settings, origin)), {})
+        state = host.get_fact(Release, **arguments)
+    else:
+        state = trusted.read(host, Release, **arguments)
     if state.status in PENDING or state.working:
         # Somebody's helm may still be at work. After this command the state is read again.
         yield FunctionCommand(wait_for_helm, (arguments, settings.hami_ready_timeout), {})
@@ -88,36 +95,25 @@ def hami(settings: Settings, origin: Origin | None = None) -> Generator[PyinfraC
         reason = state.error or "the API server does not answer"
         yield FunctionCommand(fail, (f"helm cannot be used: {reason}. `journalctl -u k3s` says why",), {})
         return
-    origin = origin or Origin()
-    digests = origin.lock.digests if origin.lock else {}
-    wanted = values(settings, state.server_version, state.nodes, digests)
-    if not differences(state, settings.hami_chart_version, wanted):
+    wanted = _values(settings, state.server_version, state.nodes, origin)
+    if settled(state, settings, origin):
         host.noop(f"HAMi {settings.hami_chart_version} is deployed with these values")
         return
     sent = ""
-    repository, version = settings.hami_chart_repository, settings.hami_chart_version
     if origin.bundle is not None:
-        name = in_bundle("hami_chart_repository", f"hami-{version}.tgz", "")
+        name = in_bundle("hami_chart_repository", f"hami-{settings.hami_chart_version}.tgz", "")
         sent = f"{STORE}/{name}"
         yield FunctionCommand(bundle.send, (origin.bundle, [name]), {})
     script = render(
         "scripts/helm-release.sh",
         **arguments,
-        helm=path("helm", settings.helm_version),
+        **_chart_values(settings, sent),
         kubeconfig=KUBECONFIG,
         cache=CACHE,
-        chart_file=f"{LIBRARY}/charts/hami-{settings.hami_chart_version}-{settings.chart_sha256[:12]}.tgz",
-        repository=repository,
-        chart_words=releases.chart_words(repository),
-        chart_version=version,
-        chart_sent=sent,
-        judge=settings.chart_judge,
-        chart_sha256=settings.chart_sha256,
         values_json=json.dumps(wanted, indent=1, sort_keys=True),
         recover=recovery(state),
         status=state.status,
         good_revision=state.good_revision,
-        limit=settings.hami_ready_timeout,
         scheduler_hint="An image that cannot be pulled: hami_scheduler_registry, hami_values",
     )
     # helm has its own limit; the unit's is for a helm that hangs, the recovery and the chart's download
@@ -126,6 +122,44 @@ def hami(settings: Settings, origin: Origin | None = None) -> Generator[PyinfraC
     yield FunctionCommand(
         transient.work, ("helm", what, origin.prelude + script, limit, "hami_ready_timeout"), {}
     )
+
+
+def _values(settings: Settings, server_version: str, nodes: int, origin: Origin) -> dict[str, Any]:
+    digests = origin.lock.digests if origin.lock else {}
+    return values(settings, server_version, nodes, digests)
+
+
+def settled(state: ReleaseState, settings: Settings, origin: Origin) -> bool:
+    """Is the release deployed as these settings want it? A cluster that does not answer is not."""
+    if state.server_version is None or state.nodes is None or state.status is None:
+        return False
+    wanted = _values(settings, state.server_version, state.nodes, origin)
+    return not differences(state, settings.hami_chart_version, wanted)
+
+
+def _chart_values(settings: Settings, sent: str = "") -> dict[str, Any]:
+    """For the part of both scripts that fetches the chart; `sent`: its path on the host when a bundle brought it."""
+    return {
+        "helm": path("helm", settings.helm_version),
+        "chart_file": f"{LIBRARY}/charts/hami-{settings.hami_chart_version}-{settings.chart_sha256[:12]}.tgz",
+        "repository": settings.hami_chart_repository,
+        "chart_words": releases.chart_words(settings.hami_chart_repository),
+        "chart_version": settings.hami_chart_version,
+        "chart_sent": sent,
+        "judge": settings.chart_judge,
+        "chart_sha256": settings.chart_sha256,
+        "limit": settings.hami_ready_timeout,
+    }
+
+
+def chart(settings: Settings, origin: Origin) -> transient.Step:
+    """Fetch the chart as soon as helm is there."""
+    script = render(
+        "scripts/helm-chart.sh", **_chart_values(settings), helm_unit="hami-k3s-helm-download.service"
+    )
+    limit = settings.helm_download_timeout + settings.hami_ready_timeout
+    what = f"Chart {settings.hami_chart_version}"
+    return transient.Step(CHART, what, origin.prelude + script, limit, "hami_ready_timeout")
 
 
 def wait_for_helm(state: State, host: Host, arguments: dict[str, str], limit: int) -> bool:

@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Generator
-from io import StringIO
 
 from pyinfra import host
 from pyinfra.api import FunctionCommand, QuoteString, StringCommand, operation
 from pyinfra.api.command import PyinfraCommand
-from pyinfra.operations import files
 
 from hami_k3s import transient, trusted, waits
 from hami_k3s.difference import NOT_THERE, Difference
 from hami_k3s.facts.toolkit import KEY, PACKAGES, SOURCE, Toolkit, ToolkitState
-from hami_k3s.operations import bundle
+from hami_k3s.operations import bundle, files
 from hami_k3s.releases import architecture
 from hami_k3s.releases.origin import Origin
 from hami_k3s.templating import render
@@ -103,7 +101,7 @@ def repository(
             "mv -f", QuoteString(path), QuoteString(aside), "&& echo", QuoteString(f"moved aside: {aside}")
         )
     if SOURCE in different:
-        yield from files.put._inner(src=StringIO(_source(url)), dest=SOURCE, mode="644")
+        yield FunctionCommand(files.write, ({SOURCE: (_source(url), "644")},), {})
     script = render(
         "scripts/apt-update.sh",
         url=url,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pyinfra import host
 from pyinfra.api.deploy import deploy
 
-from hami_k3s import releases, trusted
+from hami_k3s import trusted
 from hami_k3s.facts.binary import Binary
 from hami_k3s.facts.hami import Hami
 from hami_k3s.facts.helm import Release
@@ -18,18 +18,9 @@ from hami_k3s.stages.common import settings
 def helm_binary() -> None:
     """helm at the pinned version. A /usr/local/bin/helm of somebody else's stays; ours is used by its own path."""
     want = settings()
-    trusted.plan(host, Binary, **binary.places("helm", want.helm_version))
-    binary.released(
-        name="Verified binary",
-        tool="helm",
-        version=want.helm_version,
-        urls=releases.helm_urls,
-        base=want.helm_release_url,
-        setting="helm_release_url",
-        limit=want.helm_download_timeout,
-        replace=False,
-        origin=origin.of(want),
-    )
+    tool = binary.helm(want)
+    trusted.plan(host, Binary, **tool.places)
+    binary.released(name="Verified binary", tool=tool, replace=False, origin=origin.of(want))
 
 
 @deploy("HAMi")

@@ -26,19 +26,11 @@ def server() -> None:
     """A one-server cluster at the pinned version, ready, with the default runtime read back from containerd's config."""
     want = settings()
     where = origin.of(want)
-    trusted.plan(host, Binary, **binary.places("k3s", want.k3s_version))
+    tool = binary.k3s(want)
+    trusted.plan(host, Binary, **tool.places)
     trusted.plan(host, K3s, api=True)
-    binary.released(
-        name="Verified binary",
-        tool="k3s",
-        version=want.k3s_version,
-        urls=releases.k3s_urls,
-        base=want.k3s_release_url,
-        setting="k3s_release_url",
-        limit=want.k3s_download_timeout,
-        aliases=("kubectl", "crictl", "ctr"),
-        origin=where,
-    )
+    aliases = ("kubectl", "crictl", "ctr")
+    binary.released(name="Verified binary", tool=tool, aliases=aliases, origin=where)
     if any(archives.wanted(want, where, arch) for arch in releases.ARCHITECTURES.values()):
         images.imported(name="Image archives", settings=want, origin=where)
     owned, registries = contents(want), Registries(origin.resolved(want.k3s_registries))

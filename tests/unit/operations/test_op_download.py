@@ -107,11 +107,23 @@ def test_archive_without_the_member_leaves_nothing(download: Download) -> None:
 
 
 def test_what_an_interrupted_download_left_is_removed(download: Download) -> None:
-    left = download.dest.parent / ".download.AbCdEf"
-    left.mkdir(parents=True)
-    (left / "file").write_bytes(b"half")
+    left, beside = (download.dest.parent / f".download.{tool}.AbCdEf" for tool in ("tool v1", "other"))
+    for folder in (left, beside):
+        folder.mkdir(parents=True)
+        (folder / "file").write_bytes(b"half")
     assert download.run().returncode == 0
     assert not left.exists()
+    assert (beside / "file").exists(), "another tool may be on its way at the same time"
+
+
+def test_what_is_there_and_verified_is_not_fetched_again(download: Download) -> None:
+    assert download.run().returncode == 0
+    download.site.answers.clear()
+    assert download.run().returncode == 0
+    assert download.run(sha256=digest(BINARY)).returncode == 0
+    assert download.run(sha256="0" * 64).returncode == 1, "the lock wants another one"
+    download.dest.chmod(0o644)
+    assert download.run().returncode == 1
 
 
 def test_wrong_sum(download: Download) -> None:

@@ -15,7 +15,7 @@ from hami_k3s.facts.toolkit import KEY, PACKAGES, SOURCE, Toolkit, ToolkitState
 from hami_k3s.operations import binary, files, host, toolkit
 from hami_k3s.settings import Settings
 from hami_k3s.templating import render
-from tests.unit.operations.fake_host import Call, FakeHost, Upload, operate
+from tests.unit.operations.fake_host import Call, FakeHost, operate
 from tests.unit.test_lib_preflight import FINE
 
 URL = "https://nvidia.github.io/libnvidia-container"
@@ -41,9 +41,12 @@ def packages(**changes: Any) -> tuple[list[Any], str | None]:
 
 
 def steps(done: list[Any]) -> list[str]:
-    """The units that run, the files that are written, and other commands but the folder and mode of those files."""
-    names = [one.arguments[0] if isinstance(one, Call) else getattr(one, "path", one) for one in done]
-    return [name for name in names if not name.startswith(("mkdir -p", "chmod 644"))]
+    """The units that run, the files that are written, and other commands."""
+    names = []
+    for one in done:
+        name = one.arguments[0] if isinstance(one, Call) else one
+        names += list(name) if isinstance(name, dict) else [name]
+    return names
 
 
 def test_gpu_host_that_is_fine() -> None:
@@ -74,8 +77,9 @@ def test_repository_on_a_fresh_host() -> None:
     )
     assert steps(done) == ["apt-tools", "apt-key", SOURCE, "apt-update"]
     assert "curl gpg" in done[0].script
-    assert [one.text for one in done if isinstance(one, Upload)] == [f"{RIGHT.source}\n"]
-    assert [call.arguments[3:] for call in done if isinstance(call, Call)] == [(60, "toolkit_timeout")] * 3
+    (written,) = [one.arguments[0] for one in done if one.function == "write"]
+    assert written == {SOURCE: (f"{RIGHT.source}\n", "644")}
+    assert [call.arguments[3:] for call in done if call.function == "work"] == [(60, "toolkit_timeout")] * 3
 
 
 @pytest.mark.parametrize("keys", [("A" * 40,), (FINGERPRINT, "A" * 40)])
@@ -143,15 +147,8 @@ VERSIONED = "/usr/local/lib/hami-k3s/helm-v4.2.3"
 
 
 def released(state: BinaryState, **more: Any) -> tuple[list[Any], str | None]:
-    arguments = {
-        "tool": "helm",
-        "version": "v4.2.3",
-        "urls": releases.helm_urls,
-        "base": "https://get.helm.sh",
-        "setting": "helm_release_url",
-        "limit": 300,
-    }
-    return operate(binary.released, {Binary: state}, **{**arguments, **more})
+    tool = binary.Tool("helm", "v4.2.3", releases.helm_urls, "https://get.helm.sh", "helm_release_url", 300)
+    return operate(binary.released, {Binary: state}, tool=tool, **more)
 
 
 def test_binary_that_is_there() -> None:

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from pyinfra.api import StringCommand
 
 from hami_k3s import transient
 from tests.unit.operations.fake_host import FakeHost
@@ -77,4 +78,10 @@ def test_progress_of_a_download_is_its_number(host: Any, tmp_path: Path) -> None
     (folder / "log").write_text(
         "fetching\n\r########                  12.3%\r##################        56.7%"
     )
-    assert transient._status(host, "step").stdout.splitlines() == ["inactive", "-", "56.7%"]
+    shown = host.run_shell_command(StringCommand(transient._show("step")))[1]
+    assert shown.stdout_lines == ["inactive", "-", "56.7%"]
+
+
+def test_one_command_for_a_step_that_ends_soon(host: Any) -> None:
+    assert work(host, "exit 0")
+    assert len(host.ran) == 1

@@ -33,6 +33,7 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
     clock = Clock()
     for module in (waits, hami):
         monkeypatch.setattr(module, "time", clock)
+    monkeypatch.setattr(transient, "_begun", set())
     return clock
 
 
@@ -53,11 +54,11 @@ def test_done_at_once_says_nothing() -> None:
 
 def test_progress_every_few_seconds_then_done() -> None:
     host: Any = FakeHost()
-    assert until(host, "k3s", 60, looks(*[WAIT] * 12, DONE_LOOK), "k3s_ready_timeout")
+    assert until(host, "k3s", 60, looks(*[WAIT] * 27, DONE_LOOK), "k3s_ready_timeout")
     assert host.said == [
-        "k3s: 6 s of 60 s, node is not Ready",
-        "k3s: 12 s of 60 s, node is not Ready",
-        "k3s: k3s is ready after 16 s",
+        "k3s: 5 s of 60 s, node is not Ready",
+        "k3s: 11 s of 60 s, node is not Ready",
+        "k3s: k3s is ready after 15 s",
     ]
 
 
@@ -152,6 +153,38 @@ def test_step_of_an_interrupted_run_is_waited_for_then_run_again() -> None:
     assert transient.work(None, host, "toolkit", "Toolkit", "x", 30, "toolkit_timeout")  # type: ignore[arg-type]
     assert "an interrupted run's step is still at work, waiting for it" in host.heard()
     assert sum("systemd-run" in script for script in host.ran) == 2
+
+
+def test_step_that_was_begun_ahead_is_only_waited_for() -> None:
+    unit = Unit("active\n-\n12%", "inactive\n0\nend")
+    host: Any = FakeHost(answer=unit)
+    step = transient.Step("k3s-download", "k3s", "fetch", 30, "k3s_download_timeout")
+    other = step._replace(name="helm-download")
+    assert transient.begin(None, host, step, other)  # type: ignore[arg-type]
+    assert transient.begun(host, "k3s-download")
+    assert not any("systemctl show" in script for script in host.ran), "nothing is waited for"
+    assert transient.work(None, host, *step)  # type: ignore[arg-type]
+    assert sum("systemd-run" in script for script in host.ran) == 2
+    assert not transient.begun(host, "k3s-download")
+    assert transient.begun(host, "helm-download")
+    assert transient.work(None, host, *step)  # type: ignore[arg-type]
+    assert sum("systemd-run" in script for script in host.ran) == 3, "the next time it is started"
+
+
+def test_step_that_was_begun_ahead_and_failed_says_why() -> None:
+    host: Any = FakeHost(answer=Unit("failed\n22\nx"))
+    step = transient.Step("k3s-download", "k3s", "fetch", 30, "k3s_download_timeout")
+    assert transient.begin(None, host, step)  # type: ignore[arg-type]
+    assert not transient.work(None, host, *step)  # type: ignore[arg-type]
+    assert host.said == ["k3s: exit status 22", "first log line", "last log line"]
+
+
+@pytest.mark.parametrize("answer", [(True, "busy"), (False, "no space left")])
+def test_step_that_could_not_be_begun_is_started_in_its_turn(answer: tuple[bool, str]) -> None:
+    host: Any = FakeHost(answer=lambda script, stdin: answer)
+    step = transient.Step("k3s-download", "k3s", "fetch", 30, "k3s_download_timeout")
+    assert transient.begin(None, host, step)  # type: ignore[arg-type]
+    assert not transient.begun(host, "k3s-download")
 
 
 def test_lost_connection_is_a_reason_not_a_crash() -> None:
