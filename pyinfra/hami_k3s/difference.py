@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import json
+from collections import defaultdict
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
+
+from pyinfra.api import Host
 
 NOT_THERE = "not there"
 
@@ -19,6 +22,16 @@ class Difference:
     what: str
     found: str
     wanted: str
+
+
+# Of each host, by name: what its operations have found since somebody looked here last.
+NOTED: defaultdict[str, list[Difference]] = defaultdict(list)
+
+
+def noted(host: Host, rows: list[Difference]) -> list[Difference]:
+    """The same rows. An operation that decides by them says so here; drift.py shows what it hears."""
+    NOTED[host.name].extend(rows)
+    return rows
 
 
 def leaves(found: Any, wanted: Any, path: str = "") -> Iterator[tuple[str, Any, Any]]:

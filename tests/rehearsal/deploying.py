@@ -72,7 +72,8 @@ def fleet(path: Path, *nodes: Any, **settings: object) -> Path:
 
 def command(deploy: str, *options: str, inventory: str = "inventory.py") -> list[str]:
     """What a person types."""
-    return [str(PYINFRA), inventory, deploy, "-y", *options]
+    yes = [] if "--dry" in options else ["-y"]  # which would leave the look at changes out
+    return [str(PYINFRA), inventory, deploy, *yes, *options]
 
 
 def environment(fleet_file: Path) -> dict[str, str]:

@@ -1,25 +1,31 @@
-"""One machine from bare to GPU node and back: nothing of it is left, whatever cuts the way back off."""
+"""One machine from bare to GPU node and back: what a dry run foresees and drift.py sees on the way is what there is, and
+in the end nothing is left, whatever cuts the way back off."""
 
 from __future__ import annotations
 
+import json
 import os
+import re
 import signal
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 
 from hami_k3s import traces
 from rehearsal import keys
 from tests.rehearsal import trees
 from tests.rehearsal.conftest import KUBECTL
-from tests.rehearsal.deploying import GPU_NODE, RESET, deploy, fleet, start
+from tests.rehearsal.deploying import GPU_NODE, RESET, Ran, deploy, fleet, start
 
 pytestmark = pytest.mark.rehearsal
-PREFLIGHT = "deploys/preflight.py"
+PREFLIGHT, DRIFT = "deploys/preflight.py", "deploys/drift.py"
 ALL = {"reset_k3s": "true", "reset_toolkit": "true"}
 CONFIG, REGISTRIES = "/etc/rancher/k3s/config.yaml", "/etc/rancher/k3s/registries.yaml"
+DROP_IN = "/etc/rancher/k3s/config.yaml.d/50-gpu-node.yaml"
+HELM = "KUBECACHEDIR=/tmp/kube KUBECONFIG=/etc/rancher/k3s/k3s.yaml helm -n kube-system"
 OLD_SOURCE = "/etc/apt/sources.list.d/old-toolkit.list"
 # What the user of this machine had before.
 OWN = f"""mkdir -p /etc/rancher/k3s
@@ -41,20 +47,44 @@ spec:
 """
 
 
+# Operations that wait for what the ones before them have done.
+WAITS = {"k3s | Ready, NVIDIA's runtime by default", "HAMi | Cards registered, webhook answers"}
+
+
 class Machine:
     """The node, its fleet file, and its files before anything was done."""
 
     def __init__(self, node: Any, folder: Path) -> None:
-        self.node = node
+        self.node, self.reports = node, folder / "reports"
         self.file = fleet(
             folder / "fleet.yaml",
             node,
             private_ca=str(keys.folder() / "ca.crt"),
             k3s_registries={"mirrors": {"docker.io": {"endpoint": ["https://m.example"]}}},
-            report_folder=str(folder / "reports"),
+            report_folder=str(self.reports),
         )
         assert node.run(OWN).ok
         self.before = trees.listing(node)
+
+    def foreseen(self) -> set[str]:
+        """Operations of which `--dry` says that they would change something."""
+        ran = deploy(self.file, GPU_NODE, "--dry")
+        assert ran.status == 0, ran.text
+        table = ran.text.partition("Detected changes:")[2].partition("Detected changes may")[0]
+        return {row[0].strip() for row in re.findall(r"^    (\S.*?) {2,}(\d+) \(", table, re.MULTILINE)}
+
+    def drift(self, fleet_file: Path | None = None) -> tuple[Ran, dict[str, Any]]:
+        """What drift.py says, and its JSON."""
+        ran = deploy(fleet_file or self.file, DRIFT)
+        return ran, json.loads(max(self.reports.glob("*/drift.json")).read_text())
+
+    def rows(self, status: int = 1) -> set[tuple[str, str, str]]:
+        """(part, kind, what) of each difference that drift.py reports."""
+        ran, data = self.drift()
+        assert ran.status == status, ran.text
+        return {
+            (row["part"], row["kind"], row["what"]) for row in data["hosts"][self.node.name]["differences"]
+        }
 
 
 @pytest.fixture(scope="module")
@@ -65,8 +95,14 @@ def machine(rehearsal: Any, tmp_path_factory: pytest.TempPathFactory) -> Iterato
 
 
 def test_a_bare_machine_is_left_alone(machine: Machine) -> None:
+    """By a reset, by a look at what differs, and by a dry run, which foresees everything."""
     ran = deploy(machine.file, RESET, **ALL)
     assert (ran.status, ran.changed) == (0, []), ran.text
+    bare = {(part, "part", part) for part in ("Container toolkit", "k3s", "Helm", "HAMi")}
+    assert machine.rows() == bare
+    everything = machine.foreseen()
+    assert len(everything) == 11
+    assert not any(name.startswith("Preflight") for name in everything)
     assert trees.differences(machine.before, trees.listing(machine.node))[0] == []
 
 
@@ -77,6 +113,47 @@ def test_there(machine: Machine) -> None:
     assert "m.example" in node.run(f"cat {REGISTRIES}").stdout
     assert "own=yes" in node.kubectl("get nodes --show-labels")
     assert node.run(f"test -e {OLD_SOURCE}.disabled-by-hami-k3s").ok
+
+
+def test_nothing_differs_and_looking_changes_nothing(machine: Machine) -> None:
+    standing, tree = machine.node.standing(), trees.listing(machine.node)
+    assert machine.rows(status=0) == set()
+    assert machine.foreseen() == set()
+    assert machine.node.standing() == standing
+    assert trees.differences(tree, trees.listing(machine.node), trees.EXCEPTIONS | trees.ALIVE)[0] == []
+
+
+def test_what_was_changed_by_hand_is_seen(machine: Machine, tmp_path: Path) -> None:
+    node = machine.node
+    by_hand = f"""apt-mark unhold libnvidia-container1 && chmod 644 {DROP_IN} && systemctl disable -q k3s
+    {HELM} upgrade hami /usr/local/lib/hami-k3s/charts/*.tgz --reuse-values --set devicePlugin.deviceSplitCount=3"""
+    said = node.run(by_hand)
+    assert said.ok, said.stderr
+    assert machine.rows() - {("HAMi", "ready", "HAMi")} == {
+        ("Container toolkit", "hold", "libnvidia-container1"),
+        ("k3s", "file", DROP_IN),
+        ("k3s", "service", "k3s.service"),
+        ("HAMi", "value", "devicePlugin.deviceSplitCount"),
+    }
+    running = "k3s | Running with this configuration"
+    held, files, release = (
+        "Container toolkit | Pinned packages, held",
+        "k3s | Unit, configuration, scripts",
+        "HAMi | Release",
+    )
+    assert machine.foreseen() - WAITS == {held, files, running, release}
+    content = yaml.safe_load(machine.file.read_text())
+    content["hosts"].append(content["hosts"][0] | {"name": "gone", "ssh_port": 9})
+    (tmp_path / "two.yaml").write_text(yaml.safe_dump(content))
+    with node.broken("runc-default"):
+        ran, data = machine.drift(tmp_path / "two.yaml")
+    assert ran.status != 0
+    assert "containerd's default runtime is runc, not nvidia" in ran.text
+    assert data["not_read"] == {"gone": "unreachable"}
+    assert "not read: gone (unreachable)" in ran.text
+    fix = f"GPU_FLEET={tmp_path / 'two.yaml'} pyinfra inventory.py deploys/gpu_node.py --limit {node.name}"
+    assert data["fix"] == fix
+    assert f"to make them as wanted: {fix}" in ran.text
 
 
 def test_pods_with_a_card_are_named_and_nothing_is_done(machine: Machine) -> None:
@@ -127,8 +204,11 @@ def cut_off(machine: Machine, unit: str, moment: str, **data: str) -> None:
 def test_back_after_interruptions(machine: Machine) -> None:
     """Cut off in HAMi's removal, in k3s' and in the packages': each time the same command goes on from there."""
     node = machine.node
+    differs, foreseen = machine.rows(), machine.foreseen()
+    assert {("k3s", "file", DROP_IN), ("Label", "label", "gpu"), ("HAMi", "part", "HAMi")} <= differs
     ran = deploy(machine.file, GPU_NODE)  # HAMi again
     assert ran.status == 0, ran.text
+    assert foreseen <= set(ran.changed) <= foreseen | WAITS, "what was foreseen is what was done"
     uninstalling = f"{KUBECTL} -n kube-system get secrets -l status=uninstalling -o name | grep -q ."
     cut_off(machine, "reset-hami", uninstalling)
     ran = deploy(machine.file, RESET)

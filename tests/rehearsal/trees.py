@@ -13,6 +13,7 @@ EXCEPTIONS = {
     "/var/lib/dpkg/*": "dpkg's own state",
     "/var/cache/apt/*": "apt's own caches",
     "/var/log/*": "logs",
+    "/var/cache/ldconfig/*": "a cache of ldconfig's, with inodes and times",
     "/var/lib/systemd/*": "systemd's own state (timers, random seed)",
 }
 _LIST = r"""cd /; find . -xdev \( {not_} \) -prune -o -printf '%p|%y %m %U:%G|%l\n' | sed 's/^.//' >/tmp/.tree

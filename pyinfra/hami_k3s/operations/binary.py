@@ -10,7 +10,7 @@ from pyinfra.api import FunctionCommand, QuoteString, StringCommand, operation
 from pyinfra.api.command import PyinfraCommand
 
 from hami_k3s import releases, transient, trusted, waits
-from hami_k3s.difference import NOT_THERE, Difference
+from hami_k3s.difference import NOT_THERE, Difference, noted
 from hami_k3s.facts.binary import Binary, BinaryState
 from hami_k3s.facts.k3s import LIBRARY
 from hami_k3s.operations import bundle
@@ -141,7 +141,8 @@ def released(
     # Anything else was refused by the preflight, before this stage.
     arch = architecture(state.machine) or "amd64"
     locked = origin.sha256(tool.name, arch)
-    other = {one.what for one in differences(state, tool.name, tool.version, replace, locked)}
+    found = differences(state, tool.name, tool.version, replace, locked)
+    other = {one.what for one in noted(host, found)}
     there, wants_link = versioned not in other, public in other
     if not other:
         host.noop(f"{tool.name} {tool.version} is there")

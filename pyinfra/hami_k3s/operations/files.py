@@ -13,7 +13,7 @@ from pyinfra.api import FunctionCommand, Host, State, operation
 from pyinfra.api.command import PyinfraCommand
 
 from hami_k3s import trusted
-from hami_k3s.difference import NOT_THERE, Difference
+from hami_k3s.difference import NOT_THERE, Difference, noted
 from hami_k3s.facts.files import Digests
 from hami_k3s.operations.registries import Registries
 from hami_k3s.remote import run
@@ -37,7 +37,7 @@ def owned(contents: Contents, registries: Registries | None = None) -> Generator
         owned(name="k3s' own files", contents={"/etc/rancher/k3s/config.yaml.d/50-gpu-node.yaml": (text, "644")})
     """
     found = trusted.read(host, Digests, paths=paths(contents, registries))
-    different = [one.what for one in differences(found, contents, registries)]
+    different = [one.what for one in noted(host, differences(found, contents, registries))]
     if not different:
         host.noop(f"{len(contents)} files are as they should be")
         return

@@ -11,6 +11,7 @@ from pyinfra.api import FunctionCommand, Host, State, operation
 from pyinfra.api.command import PyinfraCommand
 
 from hami_k3s import gates, locked_images, trusted
+from hami_k3s.difference import Difference, noted
 from hami_k3s.facts.hami import Hami, HamiState
 from hami_k3s.facts.kubernetes import KUBECTL
 from hami_k3s.releases.lockfile import Image
@@ -38,7 +39,8 @@ def ready(release: str, namespace: str, values: dict[str, Any], limit: int) -> G
 
         hami.ready(name="HAMi works", release="hami", namespace="kube-system", values={}, limit=300)
     """
-    if not gates.problems(trusted.read(host, Hami, release=release, namespace=namespace), values):
+    found = gates.problems(trusted.read(host, Hami, release=release, namespace=namespace), values)
+    if not noted(host, [Difference("ready", "HAMi", problem, "works") for problem in found]):
         host.noop("HAMi works")
         return
     yield FunctionCommand(wait_ready, (release, namespace, values, limit), {})
@@ -64,7 +66,8 @@ def as_locked(
     """
     state = trusted.read(host, Hami, release=release, namespace=namespace)
     present = [pod for pod in state.pods or () if not pod.leaving]
-    if wrong := list(locked_images.differing(present, images, judge)):
+    wrong = list(locked_images.differing(present, images, judge))
+    if noted(host, [Difference("image", "HAMi", one, f"as in {judge}") for one in wrong]):
         yield FunctionCommand(fail, ("\n".join(wrong),), {})
         return
     host.noop("HAMi's images are those of the lock")

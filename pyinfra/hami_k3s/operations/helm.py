@@ -13,7 +13,7 @@ from pyinfra.api.command import PyinfraCommand
 
 from hami_k3s import releases, transient, trusted
 from hami_k3s.chart import values
-from hami_k3s.difference import NOT_THERE, Difference, leaves
+from hami_k3s.difference import NOT_THERE, Difference, leaves, noted
 from hami_k3s.facts.helm import KUBECONFIG, Release, ReleaseState
 from hami_k3s.facts.k3s import LIBRARY
 from hami_k3s.facts.kubernetes import CACHE
@@ -44,7 +44,7 @@ def differences(state: ReleaseState, version: str, wanted: Mapping[str, Any]) ->
     + wanted: the values
     """
     if state.status in (None, "absent"):
-        return [Difference("release", "hami", NOT_THERE if state.status else "unknown", f"chart {version}")]
+        return [Difference("release", "hami", NOT_THERE if state.status else "unknown", version)]
     found = []
     if state.status != "deployed":
         found.append(Difference("release", "status", str(state.status), "deployed"))
@@ -89,14 +89,19 @@ def hami(settings: Settings, origin: Origin | None = None) -> Generator[PyinfraC
         state = trusted.read(host, Release, **arguments)
     if state.status in PENDING or state.working:
         # Somebody's helm may still be at work. After this command the state is read again.
+        noted(host, [Difference("release", settings.hami_release, str(state.status), "deployed")])
         yield FunctionCommand(wait_for_helm, (arguments, settings.hami_ready_timeout), {})
         state = host.get_fact(Release, **arguments)
     if state.server_version is None or state.nodes is None or state.status is None:
         reason = state.error or "the API server does not answer"
+        noted(
+            host,
+            [Difference("release", settings.hami_release, f"unknown: {reason}", settings.hami_chart_version)],
+        )
         yield FunctionCommand(fail, (f"helm cannot be used: {reason}. `journalctl -u k3s` says why",), {})
         return
     wanted = _values(settings, state.server_version, state.nodes, origin)
-    if settled(state, settings, origin):
+    if not noted(host, differences(state, settings.hami_chart_version, wanted)):
         host.noop(f"HAMi {settings.hami_chart_version} is deployed with these values")
         return
     sent = ""

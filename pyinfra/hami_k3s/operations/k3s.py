@@ -7,10 +7,12 @@ from collections.abc import Generator
 from pyinfra import host
 from pyinfra.api import FunctionCommand, Host, State, StringCommand, operation
 from pyinfra.api.command import PyinfraCommand
+from pyinfra.api.state import StateStage
 
 from hami_k3s import trusted
-from hami_k3s.difference import NOT_THERE, Difference
-from hami_k3s.facts.k3s import CONTAINERD, K3s, K3sState
+from hami_k3s.difference import NOT_THERE, NOTED, Difference, noted
+from hami_k3s.facts.k3s import BINARY, CONTAINERD, K3s, K3sState
+from hami_k3s.operations import authority
 from hami_k3s.remote import run
 from hami_k3s.waits import Look, until
 
@@ -33,18 +35,25 @@ def service() -> Generator[PyinfraCommand]:
         k3s.service(name="k3s runs with its configuration")
     """
     state = trusted.read(host, K3s, api=True)
-    if not service_differences(state):
+    foreseen = host.state.current_stage == StateStage.Prepare and any(map(_restarts, NOTED[host.name]))
+    if not noted(host, service_differences(state)) and not foreseen:
         host.noop("k3s runs with its present configuration")
         return
     if state.need_reload or not state.enabled:
         yield StringCommand("systemctl daemon-reload")
     if not state.enabled:
         yield StringCommand("systemctl enable --quiet k3s.service")
-    if state.active != "active" or state.stale:
+    if state.active != "active" or state.stale or foreseen:
         # Not blocking: a k3s that cannot start would hold systemctl for ever. `ready` waits, with a limit.
         yield StringCommand(
             "systemctl reset-failed k3s.service 2>/dev/null; systemctl restart --no-block k3s.service"
         )
+
+
+def _restarts(row: Difference) -> bool:
+    """Will this difference, once it is gone, have k3s restarted? For dry runs, where it is not gone yet (k3s-inputs)."""
+    folders = row.what.startswith(("/etc/rancher/k3s/", "/etc/systemd/system/k3s"))
+    return (folders or row.what in (BINARY, authority.FILE)) and not row.found.startswith("mode ")
 
 
 def service_differences(state: K3sState) -> list[Difference]:
@@ -97,7 +106,8 @@ def ready(version: str, limit: int) -> Generator[PyinfraCommand]:
 
         k3s.ready(name="k3s is ready", version="v1.36.2+k3s1", limit=300)
     """
-    if not_ready(trusted.read(host, K3s, api=True), version) is None:
+    problem = not_ready(trusted.read(host, K3s, api=True), version)
+    if not noted(host, [Difference("ready", "k3s", problem, version)] if problem else []):
         host.noop(f"k3s {version} is ready")
         return
     yield FunctionCommand(wait_ready, (version, limit), {})

@@ -9,7 +9,7 @@ from pyinfra.api import QuoteString, StringCommand, operation
 from pyinfra.api.command import PyinfraCommand
 
 from hami_k3s import trusted
-from hami_k3s.difference import NOT_THERE, Difference
+from hami_k3s.difference import NOT_THERE, Difference, noted
 from hami_k3s.facts.k3s import K3s
 from hami_k3s.facts.kubernetes import KUBECTL, Node
 
@@ -35,7 +35,7 @@ def node_label(key: str, value: str) -> Generator[PyinfraCommand]:
         kubectl.node_label(name="HAMi's device plugin may run here", key="gpu", value="on")
     """
     own = trusted.read(host, K3s, api=True).own
-    if not label_differences(own, key, value):
+    if not noted(host, label_differences(own, key, value)):
         host.noop(f"the node is labelled {key}={value}")
         return
     yield StringCommand(

@@ -9,7 +9,7 @@ from pyinfra.api import FunctionCommand, QuoteString, StringCommand, operation
 from pyinfra.api.command import PyinfraCommand
 
 from hami_k3s import transient, trusted, waits
-from hami_k3s.difference import NOT_THERE, Difference
+from hami_k3s.difference import NOT_THERE, Difference, noted
 from hami_k3s.facts.toolkit import KEY, PACKAGES, SOURCE, Toolkit, ToolkitState
 from hami_k3s.operations import bundle, files
 from hami_k3s.releases import architecture
@@ -75,7 +75,7 @@ def repository(
         toolkit.repository(url="https://nvidia.github.io/libnvidia-container", fingerprint="C95B...", version="1.19.1", limit=900)
     """
     state = trusted.read(host, Toolkit, url=url, version=version)
-    different = {one.what for one in repository_differences(state, url, fingerprint, version)}
+    different = {one.what for one in noted(host, repository_differences(state, url, fingerprint, version))}
     if not different:
         host.noop("the repository is there, with the right key")
         return
@@ -132,7 +132,7 @@ def packages(url: str, version: str, limit: int, origin: Origin | None = None) -
         toolkit.packages(url="https://nvidia.github.io/libnvidia-container", version="1.19.1", limit=900)
     """
     state = trusted.read(host, Toolkit, url=url, version=version)
-    if not package_differences(state, version):
+    if not noted(host, package_differences(state, version)):
         host.noop(f"the toolkit is {version}, held")
         return
     origin = origin or Origin()

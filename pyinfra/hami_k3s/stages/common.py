@@ -12,6 +12,7 @@ from hami_k3s.reports import trail
 from hami_k3s.settings import Settings, check
 
 _locked: set[str] = set()
+_looking: set[str] = set()
 
 
 def settings(changes: bool = True) -> Settings:
@@ -24,9 +25,14 @@ def settings(changes: bool = True) -> Settings:
     data: dict[str, Any] = host.data.dict()  # type: ignore[no-untyped-call]
     want = check(data)
     trail.follow(host.state, want.report_folder)
-    if changes:
+    if changes and host.name not in _looking:
         alone(want)
     return want
+
+
+def only_look() -> None:
+    """The stages of the present host change nothing in this run."""
+    _looking.add(host.name)
 
 
 def alone(want: Settings) -> None:

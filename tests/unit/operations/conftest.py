@@ -2,7 +2,14 @@ from collections.abc import Iterator
 
 import pytest
 
+from hami_k3s.difference import NOTED
 from tests.unit.operations.loopback import Site, serve
+
+
+@pytest.fixture(autouse=True)
+def nothing_noted() -> None:
+    """What other tests' operations have found on hosts of the same name."""
+    NOTED.clear()
 
 
 @pytest.fixture(scope="session")

@@ -1,11 +1,14 @@
 """k3s, the HAMi release in every state helm knows, HAMi's gates."""
 
 from dataclasses import replace
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from pyinfra.api.state import StateStage
 
 from hami_k3s import chart
+from hami_k3s.difference import NOTED, Difference
 from hami_k3s.facts.hami import Hami, HamiState
 from hami_k3s.facts.helm import Release, ReleaseState
 from hami_k3s.facts.k3s import K3s, K3sState
@@ -51,6 +54,29 @@ def test_k3s_service(changes: dict[str, Any], done: list[str]) -> None:
     found, noop = operate(k3s.service, {K3s: replace(RUNNING, **changes)})
     assert found == done
     assert noop == (None if done else "k3s runs with its present configuration")
+
+
+@pytest.mark.parametrize(
+    ("row", "restart"),
+    [
+        (Difference("file", "/etc/rancher/k3s/config.yaml.d/50-gpu-node.yaml", "another text", "as written"), True),
+        (Difference("file", "/etc/systemd/system/k3s.service", "not there", "as written"), True),
+        (Difference("link", "/usr/local/bin/k3s", "/usr/local/lib/hami-k3s/k3s-v1", "k3s-v2"), True),
+        (Difference("file", "/etc/rancher/k3s/hami-k3s.env", "mode 644", "as written"), False),
+        (Difference("link", "/usr/local/bin/helm", "not there", "helm-v4"), False),
+        (Difference("file", "/usr/local/bin/k3s-killall.sh", "not there", "as written"), False),
+    ],
+)  # fmt: skip
+def test_a_dry_run_foresees_the_restart(row: Difference, restart: bool) -> None:
+    NOTED["gpu-1"].append(row)
+    assert operate(k3s.service, {K3s: RUNNING})[0] == ([RESTART] if restart else [])
+
+
+def test_what_k3s_is_started_with_decides_when_it_is_done(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(FakeHost, "state", SimpleNamespace(current_stage=StateStage.Execute))
+    monkeypatch.setattr(k3s.trusted, "read", lambda host, fact, **arguments: RUNNING)
+    NOTED["gpu-1"].append(Difference("file", "/etc/rancher/k3s/registries.yaml", "other entries", "ours"))
+    assert operate(k3s.service, {})[0] == []
 
 
 NOT_READY: list[tuple[dict[str, Any], str]] = [
