@@ -209,8 +209,7 @@ def test_back_after_interruptions(machine: Machine) -> None:
     ran = deploy(machine.file, GPU_NODE)  # HAMi again
     assert ran.status == 0, ran.text
     assert foreseen <= set(ran.changed) <= foreseen | WAITS, "what was foreseen is what was done"
-    uninstalling = f"{KUBECTL} -n kube-system get secrets -l status=uninstalling -o name | grep -q ."
-    cut_off(machine, "reset-hami", uninstalling)
+    cut_off(machine, "reset-hami", "pgrep -f [h]elm-v.*uninstall >/dev/null")
     ran = deploy(machine.file, RESET)
     assert ran.status == 0, ran.text
     assert "hami" not in node.kubectl("get all,secrets,leases,configmaps -A -o name")

@@ -28,6 +28,7 @@ READ = {
     "/etc/rancher": "a folder, removed when empty",
     "/etc/rancher/k3s/config.yaml.d/*.y*ml": "the user's own drop-ins",
     "/etc/ssl/certs/ca-certificates.crt": "what update-ca-certificates writes",
+    "/etc/systemd/system/k3s": "how our units begin",
     "/etc/systemd/system/k3s.service.env": "another installer's, removed with k3s",
     "/etc/systemd/system/k3s.service.d/*.conf": "the user's own",
     "/etc/ufw/*": "the firewall's rules",
