@@ -13,9 +13,9 @@ import yaml
 from pyinfra.connectors.ssh import connector_data_meta
 
 from hami_k3s import gate
-from hami_k3s.releases import lockfile
+from hami_k3s.releases import lockfile, origin
 from hami_k3s.reports import trail
-from hami_k3s.settings import SettingsError, check, is_ours
+from hami_k3s.settings import Settings, SettingsError, check, is_ours
 
 HOW = """no hosts given. Name them in one of these ways:
     GPU_NODES=root@203.0.113.7,ubuntu@203.0.113.8 pyinfra inventory.py deploys/gpu_node.py
@@ -63,12 +63,12 @@ def hosts(folder: Path) -> Hosts:
             raise FleetError(
                 f"host {name} is listed twice; give each machine one entry with a name of its own"
             )
-    reports = _check_settings(found, folder)
-    if lock := lockfile.current():
+    every = _check_settings(found, folder)
+    for judge, lock in {where.judge: where.lock for where in map(origin.of, every) if where.lock}.items():
         said = ", ".join(f"{name} {part.version}" for name in PARTS if (part := getattr(lock, name)))
-        click.echo(f"--> Releases locked by {lockfile.path()}: {said}", err=True)
+        click.echo(f"--> Releases locked by {judge}: {said}", err=True)
     gate.install()
-    trail.expect(reports)
+    trail.expect(every[0].report_folder)
     return found
 
 
@@ -128,19 +128,19 @@ def _with_sudo(data: dict[str, Any]) -> dict[str, Any]:
     return {"_sudo": True, **data} if data.get("ssh_user", "root") != "root" else data
 
 
-def _check_settings(found: Hosts, folder: Path) -> str:
-    """The folder for reports, of the first host."""
+def _check_settings(found: Hosts, folder: Path) -> list[Settings]:
+    """Those of each host. Errors: FleetError with every problem of all of them."""
     shared = folder / "group_data" / "all.py"
     defaults = runpy.run_path(str(shared)) if shared.exists() else {}
-    problems, reports = [], []
+    problems, every = [], []
     for name, data in found:
         try:
-            reports.append(check({**defaults, **data, **_command_line()}).report_folder)
+            every.append(check({**defaults, **data, **_command_line()}))
         except SettingsError as error:
             problems += [f"{name}: {line}" for line in str(error).splitlines()]
     if problems:
         raise FleetError("settings are wrong, nothing was contacted:\n    " + "\n    ".join(problems))
-    return reports[0]
+    return every
 
 
 def _command_line() -> dict[str, Any]:

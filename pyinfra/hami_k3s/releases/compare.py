@@ -93,7 +93,7 @@ def _part(name: str, before: lockfile._Part, now: lockfile._Part, version: str) 
     for text in found:
         yield Finding("changed", text)
     if not found:
-        yield Finding("ok", f"{name} {version}: every sum is upstream's")
+        yield Finding("ok", f"{name} {version}".rstrip() + ": every sum is upstream's")
 
 
 def _age(name: str, have: str, latest: str) -> Iterator[Finding]:

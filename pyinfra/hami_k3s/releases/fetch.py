@@ -100,7 +100,7 @@ class Fetcher:
                 self._texts[url] = b"".join(self._stream(url, headers or {}, most, TEXT_SECONDS))
             return self._texts[url]
         except requests.RequestException as error:
-            raise FetchError(f"{url}: {_reason(error)}") from error
+            raise FetchError(f"{url}: {reason(error)}") from error
 
     def file(
         self, url: str, sha256: str | None = None, headers: Mapping[str, str] | None = None
@@ -116,7 +116,7 @@ class Fetcher:
                 return self._file(url, sha256, headers or {})
             except requests.RequestException as error:
                 if attempt == ATTEMPTS - 1:
-                    raise FetchError(f"{url}: {_reason(error)}") from error
+                    raise FetchError(f"{url}: {reason(error)}") from error
         raise AssertionError("unreachable")
 
     @staticmethod
@@ -161,7 +161,7 @@ def _new(final: Path) -> Iterator[Path]:
         scratch.unlink(missing_ok=True)
 
 
-def _reason(error: requests.RequestException) -> str:
+def reason(error: requests.RequestException) -> str:
     """Short, and without the proxy's address, which may hold a password."""
     if isinstance(error, requests.exceptions.SSLError):
         return "the server's certificate is not trusted; private_ca names a further authority"
@@ -170,4 +170,4 @@ def _reason(error: requests.RequestException) -> str:
     if isinstance(error, requests.exceptions.Timeout):
         return "no answer in time"
     cause = getattr(error, "args", [error])[0]
-    return f"{type(error).__name__}: {str(getattr(cause, 'reason', cause))[:200]}"
+    return f"{type(error).__name__}: {str(getattr(cause, 'reason', cause)).rpartition('): ')[2][:200]}"

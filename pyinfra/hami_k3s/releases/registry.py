@@ -15,7 +15,7 @@ from urllib.parse import quote
 import requests
 
 from hami_k3s.releases import archives
-from hami_k3s.releases.fetch import Fetcher, FetchError, beginning
+from hami_k3s.releases.fetch import Fetcher, FetchError, beginning, reason
 from hami_k3s.releases.lockfile import Image
 from hami_k3s.releases.reference import DIGEST, Reference
 
@@ -70,7 +70,9 @@ class Registries:
             given = ask("GET", fields["realm"], params=asked, auth=login, timeout=60)
             data = given.json() if given.status_code == 200 else {}
         except (requests.RequestException, ValueError) as error:
-            raise FetchError(f"{url}: {type(error).__name__} while logging in") from error
+            raise FetchError(
+                f"{url}: {reason(error) if isinstance(error, requests.RequestException) else error}"
+            ) from error
         token = data.get("token") or data.get("access_token")
         if not token:
             raise FetchError(f"{url}: its login at {fields['realm']} refuses: status {given.status_code}")

@@ -5,7 +5,8 @@ from __future__ import annotations
 import json
 import re
 import tarfile
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO, Any, cast
@@ -26,6 +27,19 @@ from hami_k3s.settings import Settings
 CHART_FILE_MIB = 4
 
 
+@contextmanager
+def _of(setting: str) -> Iterator[None]:
+    """What goes wrong inside names this setting."""
+    try:
+        yield
+    except FetchError as error:
+        if setting in str(error) or "refused" in str(error):
+            raise
+        raise FetchError(
+            f"{error}\nCheck the route and the proxies to it, or set {setting} to another source: docs/mirrors.md"
+        ) from error
+
+
 @dataclass
 class Upstream:
     """What the settings name as sources. Every method raises FetchError with the reason and the setting."""
@@ -37,6 +51,7 @@ class Upstream:
     def __post_init__(self) -> None:
         self.registries = Registries(self.fetcher, resolved(self.settings.k3s_registries))
 
+    @_of("k3s_channel_url")
     def k3s_version(self, wanted: str) -> str:
         """A release from a release, or from a channel's name: "stable", "v1.36"."""
         if re.fullmatch(r"v\d+\.\d+\.\d+\+k3s\d+", wanted):
@@ -63,6 +78,7 @@ class Upstream:
                 return sha256
         raise FetchError(f"{url} has no sha256 for {name}; it begins: {beginning(body)} ({setting})")
 
+    @_of("k3s_release_url")
     def k3s(self, version: str, architectures: list[str]) -> Binary:
         """The binary and the archive of k3s' own images."""
         base, files, images = self.settings.k3s_release_url, {}, {}
@@ -73,6 +89,7 @@ class Upstream:
             images[arch] = File(url=url, sha256=self._sum(sums, name, "k3s_release_url"))
         return Binary(version=version, files=files, images=images)
 
+    @_of("helm_release_url")
     def helm(self, version: str, architectures: list[str]) -> Binary:
         """helm's archive."""
         files = {}
@@ -81,6 +98,7 @@ class Upstream:
             files[arch] = File(url=url, sha256=self._sum(sums, name, "helm_release_url"))
         return Binary(version=version, files=files)
 
+    @_of("helm_release_url")
     def helm_newest(self, version: str) -> str:
         """The newest release of the same major."""
         url = f"{self.settings.helm_release_url}/helm{version[1]}-latest-version"
@@ -89,6 +107,7 @@ class Upstream:
             raise FetchError(f"{url} is not a version; it begins: {beginning(newest.encode())}")
         return newest
 
+    @_of("toolkit_repository_url")
     def apt(self, arch: str) -> Index:
         """NVIDIA's index for one architecture, its signature checked against the fingerprint."""
         settings = self.settings
@@ -108,6 +127,7 @@ class Upstream:
             found[arch] = {name: debs[name, f"{version}-1"] for name in PACKAGES}
         return Toolkit(version=version, packages=found)
 
+    @_of("hami_chart_repository")
     def charts(self) -> dict[str, dict[str, Any]]:
         """Version -> entry of the chart repository's index."""
         url = f"{self.settings.hami_chart_repository}/index.yaml"
@@ -121,6 +141,7 @@ class Upstream:
                 f"{url} is not a chart repository's index; it begins: {beginning(body)} (hami_chart_repository)"
             ) from error
 
+    @_of("hami_chart_repository")
     def chart(self, version: str) -> tuple[Chart, Path]:
         """The chart and its archive, in the cache."""
         repository = self.settings.hami_chart_repository
@@ -148,6 +169,7 @@ class Upstream:
             version=version, url=url, sha256=sha256, kube_version=str(about.get("kubeVersion", ""))
         ), archive
 
+    @_of("k3s_registries")
     def images(self, names: list[str], architectures: list[str]) -> dict[str, Image]:
         """Digests of these images."""
         return {name: self.registries.resolve(name, architectures) for name in names}

@@ -86,6 +86,10 @@ def _locked(settings: Settings) -> list[str]:
     where = origin.of(settings)
     lock = where.lock
     own, chart = settings.hami_chart_sha256, lock.hami if lock else None
+    # The versions of a lock are defaults where it is named; that of a bundle is not.
+    named = (
+        f". GPU_LOCK={where.judge} takes all its versions" if where.bundle and not lockfile.current() else ""
+    )
     differs = chart and own and own != chart.sha256 and chart.version == settings.hami_chart_version
     return (
         [
@@ -95,7 +99,7 @@ def _locked(settings: Settings) -> list[str]:
         ]
         + [
             f"{name}: it is {getattr(settings, name)}, but {where.judge} locks {version}; change the setting, or lock "
-            "this version with `python -m hami_k3s.releases lock` (and make the bundle again)"
+            "this version with `python -m hami_k3s.releases lock` (and make the bundle again)" + named
             for name, version in (lock.versions() if lock else {}).items()
             if getattr(settings, name) != version
         ]
