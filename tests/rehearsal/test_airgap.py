@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shutil
 import subprocess
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -242,6 +243,22 @@ def test_airgap_bundle_that_was_changed_is_refused_where_it_arrives(place: Place
     assert place.cut_node.run("find /var/lib/hami-k3s -name '*.tgz' -o -path '*.incoming/*'").stdout == ""
 
 
+@pytest.mark.parametrize("lie", ["../../etc/cron.d/x", "HAMi/link"])
+def test_mirror_bundle_that_leads_out(place: Place, tmp_path: Path, lie: str) -> None:
+    """Refused before a host is contacted."""
+    bundle = tmp_path / "bundle"
+    shutil.copytree(place.folder / "bundle", bundle)
+    (bundle / "HAMi/link").symlink_to("/etc/hostname")
+    manifest = yaml.safe_load((bundle / "manifest.yaml").read_text())
+    manifest["files"][lie] = manifest["files"]["HAMi/index.yaml"]
+    (bundle / "manifest.yaml").write_text(yaml.safe_dump(manifest))
+    fleet = control_side.fleet(place.cut_node, tmp_path / "fleet.yaml", source="bundle", bundle=str(bundle))
+    done = mirror_runs.pyinfra(fleet, "deploys/gpu_node.py", GPU_LOCK=place.lock)
+    assert done.returncode != 0
+    assert "leads out of the bundle: refused" in done.stdout
+    assert "Connecting to hosts" not in done.stdout
+
+
 def test_mirror_is_any_web_server_with_a_bundle(place: Place, tmp_path: Path) -> None:
     """Only `mirror:` is set; every source follows from it."""
     served = place.open_node.state.folder / "www/right/served"
@@ -265,6 +282,7 @@ def test_mirror_is_any_web_server_with_a_bundle(place: Place, tmp_path: Path) ->
     assert refused.returncode != 0
     assert f"is another image: {other.decode()}" in refused.stdout, refused.stdout[-3000:]
     assert f"{place.lock} says {SCHEDULER} {locked_digest(place, SCHEDULER)}" in refused.stdout
+    place.open_node.new_handshake()
     done = mirror_runs.pyinfra(fleet, "deploys/gpu_node.py", GPU_LOCK=place.lock)
     assert done.returncode == 0, done.stdout[-3000:]
     asked = [line.split()[2] for line in place.open_node.requests() if "/served/" in line]

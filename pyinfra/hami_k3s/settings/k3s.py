@@ -32,7 +32,9 @@ class K3s(Part):
     k3s_kubeconfig_mode: str = Field(
         "0600", pattern=r"^0?[0-7]{3}$", description="mode of /etc/rancher/k3s/k3s.yaml (the lab uses 644)"
     )
-    k3s_download_timeout: int = Field(900, ge=5, description="seconds for the download of the k3s binary")
+    k3s_download_timeout: int = Field(
+        900, ge=5, description="seconds for the download of the k3s binary, and of each image archive"
+    )
     k3s_ready_timeout: int = Field(
         300, ge=5, description="seconds until the API answers and the node is Ready"
     )
