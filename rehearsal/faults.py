@@ -30,6 +30,7 @@ NODE = {
     "apt-lock": "another process holds dpkg's lock for N seconds after boot or after the fault is added (=N, default 45)",
     "cut": "the node's network is cut off until the fault is cleared (on a running node, with --node)",
     "slow-node": "SSH answers N seconds late (=N, default 1) and images take ten times as long",
+    "wrong-token": "somebody else's drop-in gives k3s the token of another cluster",
     "runc-default": "containerd's rendered config names runc as the default runtime",
     "second-device-plugin": "NVIDIA's own device plugin is in k3s' manifests folder and wins nvidia.com/gpu",
 }

@@ -2,7 +2,7 @@
 # Written by pyinfra-hami-k3s. Stops k3s with every pod, and takes down their mounts and network; data stays.
 [ "$(id -u)" = 0 ] || exec sudo "$0" "$@"
 
-systemctl stop k3s.service 2>/dev/null
+systemctl stop k3s.service k3s-agent.service 2>/dev/null
 
 # Each pod is a shim under k3s' own containerd with the pod's processes below it.
 descendants() {

@@ -3,9 +3,11 @@
 [ "$(id -u)" = 0 ] || exec sudo "$0" "$@"
 
 /usr/local/bin/k3s-killall.sh
-systemctl disable k3s.service 2>/dev/null
-systemctl reset-failed k3s.service 2>/dev/null
-rm -f /etc/systemd/system/k3s.service /etc/systemd/system/k3s.service.env
+for unit in k3s k3s-agent; do
+    systemctl disable $unit.service 2>/dev/null
+    systemctl reset-failed $unit.service 2>/dev/null
+    rm -f /etc/systemd/system/$unit.service /etc/systemd/system/$unit.service.env
+done
 systemctl daemon-reload
 
 for name in kubectl crictl ctr; do
@@ -17,7 +19,7 @@ rm -rf /run/k3s /run/flannel /var/lib/rancher/k3s /var/lib/kubelet /etc/rancher/
     exit 1
 }
 cd /etc/rancher/k3s 2>/dev/null && {
-    rm -f k3s.yaml hami-k3s.env* config.yaml.d/50-gpu-node.yaml*
+    rm -f k3s.yaml hami-k3s.env* hami-k3s.token* config.yaml.d/50-gpu-node.yaml* config.yaml.d/51-cluster.yaml*
     if [ -e {{ library }}/registries.applied ]; then
         rm -f registries.yaml
         [ ! -e registries.yaml.before-hami-k3s ] || mv registries.yaml.before-hami-k3s registries.yaml

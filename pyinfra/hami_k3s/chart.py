@@ -9,6 +9,8 @@ from hami_k3s import releases
 from hami_k3s.releases.reference import full
 from hami_k3s.settings import Settings
 
+MOST_SCHEDULERS = 3
+
 
 def merged(base: Mapping[str, Any], over: Mapping[str, Any]) -> dict[str, Any]:
     """`over` wins; mappings are merged key by key."""
@@ -22,12 +24,12 @@ def merged(base: Mapping[str, Any], over: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def values(
-    settings: Settings, server_version: str, nodes: int, digests: Mapping[str, str] | None = None
+    settings: Settings, server_version: str, servers: int, digests: Mapping[str, str] | None = None
 ) -> dict[str, Any]:
     """The release's values.
 
     + server_version: the API server's gitVersion; the kube-scheduler's tag follows it
-    + nodes: how many nodes the cluster has
+    + servers: how many servers the cluster has; several keep the scheduler several times, one of them leading
     + digests: of the locked images, by full name. A tag `v1.36.2@sha256:...` makes every chart's reference one by digest
     """
     locked = digests or {}
@@ -53,7 +55,9 @@ def values(
         },
         "devicePlugin": {"service": {"type": "ClusterIP"}},
     }
-    if nodes == 1 and releases.rolling_deadlock(settings.hami_chart_version):
+    if servers > 1:
+        ours["scheduler"] |= {"replicas": min(servers, MOST_SCHEDULERS), "leaderElect": True}
+    elif releases.rolling_deadlock(settings.hami_chart_version):
         ours["scheduler"]["leaderElect"] = False
     return merged(merged(ours, _pins(settings.hami_chart_version, locked)), settings.hami_values)
 

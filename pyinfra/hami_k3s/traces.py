@@ -28,9 +28,12 @@ PATHS: dict[Part, tuple[str, ...]] = {
         f"{LIBRARY}/registries.*",
         f"{LIBRARY}/.download.*",
         f"{K3S}/hami-k3s.env*",
+        f"{K3S}/hami-k3s.token*",
+        f"{K3S}/config.yaml.d/51-cluster.yaml*",
         f"{K3S}/registries.yaml.*hami-k3s*",
         "/usr/local/bin/k3s*.hami-k3s-new",
         "/etc/systemd/system/k3s.service.hami-k3s-new",
+        "/etc/systemd/system/k3s-agent.service.hami-k3s-new",
         # of the bundle all but the toolkit's packages
         f"{STORE}/[!l]*",
         f"{STORE}/.incoming",
@@ -70,6 +73,7 @@ MADE: dict[Part, tuple[str, ...]] = {
 # Ours when they say so.
 MARKED = (
     "/etc/systemd/system/k3s.service",
+    "/etc/systemd/system/k3s-agent.service",
     "/usr/local/bin/k3s-killall.sh",
     "/usr/local/bin/k3s-uninstall.sh",
 )

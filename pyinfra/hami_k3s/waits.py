@@ -10,6 +10,8 @@ from typing import Literal
 
 from pyinfra.api import Host, State
 
+from hami_k3s import remote
+
 EVERY = 5  # seconds between two progress lines
 # What was said to be wrong with each host so far, by its name: the trail of the run keeps it.
 TOLD: defaultdict[str, list[str]] = defaultdict(list)
@@ -45,6 +47,9 @@ def until(
             if waited > EVERY:
                 host.log(f"    {what}: {now.seen} after {waited:.0f} s")
             return True
+        if lost := remote.gone(host):
+            complain(host, f"{what}: {lost}")
+            return False
         if now.state == "failed" or waited >= limit:
             reason = (
                 now.seen if now.state == "failed" else f"not reached in {limit:.0f} s; last seen: {now.seen}"

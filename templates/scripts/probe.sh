@@ -1,8 +1,28 @@
 # Fill slices one after the other, each held while the next is filled; look at the card from the host after each.
 # Prints name=base64 lines.
 set -u
+umask 077
+{% if meeting %}
+# The card is in another host than this one: that host is asked in between, by way of files in this folder.
+work={{ meeting | quote }}
+mkdir -p "$work" || exit 1
+look() {
+    : >"$work/look$1"
+    tries=0
+    while [ "$tries" -lt 300 ] && [ ! -e "$work/looked$1" ]; do
+        tries=$((tries + 1))
+        sleep 0.1
+    done
+    [ -e "$work/looked$1" ] && cat "$work/looked$1" >"$work/host$1" && [ "$(cat "$work/status$1")" = 0 ]
+}
+{% else %}
 work=$(mktemp -d)
+look() {
+    case $1 in table) timeout 30 nvidia-smi ;; *) timeout 30 {{ query }} ;; esac >"$work/host$1" 2>&1
+}
+{% endif %}
 trap 'rm -rf "$work"' EXIT
+trap 'exit 1' TERM
 say() { printf '%s=%s\n' "$1" "$({ cat "$work/$2" 2>/dev/null; printf '\n%s' "$3"; } | base64 | tr -d '\n')"; }
 {% for probe in probes %}
 {% set n = loop.index %}
@@ -18,10 +38,10 @@ while [ "$tries" -lt {{ limit * 5 }} ] && kill -0 "$probe{{ n }}" 2>/dev/null &&
     tries=$((tries + 1))
     sleep 0.2
 done
-timeout 30 {{ query }} >"$work/host{{ n }}" 2>&1
+look {{ n }}
 host{{ n }}=$?
 {% endfor %}
-timeout 30 nvidia-smi >"$work/table" 2>&1
+look table
 table=$?
 {% for probe in probes %}
 exec {{ loop.index + 2 }}>&-
@@ -35,4 +55,4 @@ say err{{ loop.index }} err{{ loop.index }} 0
 say host{{ loop.index }} host{{ loop.index }} "$host{{ loop.index }}"
 {% endfor %}
 kill "$guard" 2>/dev/null
-say table table "$table"
+say table hosttable "$table"

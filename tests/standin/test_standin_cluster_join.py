@@ -114,6 +114,7 @@ def test_pods_run_on_the_agent_and_are_reached_through_the_server(server, agent)
     server.ok("kubectl", "apply", "-f", "-", stdin=standin.pod("far", 0, **pinned))
     server.wait(lambda: "Running" in server.run("kubectl", "get", "pod", "far").stdout)
     assert server.ok("kubectl", "exec", "far", "--", "echo", "hello") == "hello\n"
+    assert server.ok("kubectl", "exec", "far", "--", "sh", "-c", "echo one\necho two") == "one\ntwo\n"
     assert server.run("kubectl", "exec", "far", "--", "sh", "-c", "exit 3").returncode == 3
     assert server.run("kubectl", "exec", "far", "-c", "none", "--", "true").returncode
     assert server.ok("kubectl", "exec", "-i", "far", "--", "cat", stdin="through\n") == "through\n"

@@ -102,12 +102,28 @@ def test_values_of_2_6() -> None:
 
 
 @pytest.mark.parametrize(
-    ("version", "nodes", "off"), [("2.9.0", 1, True), ("2.9.0", 3, False), ("2.6.1", 1, False)]
+    ("version", "servers", "said"),
+    [
+        ("2.9.0", 1, (None, False)),  # leader election is off only where it is in the way
+        ("2.6.1", 1, (None, None)),
+        ("2.9.0", 2, (2, True)),
+        ("2.9.0", 3, (3, True)),
+        ("2.6.1", 3, (3, True)),
+        ("2.9.0", 5, (3, True)),
+    ],
 )
-def test_leader_election_is_off_only_where_it_is_in_the_way(version: str, nodes: int, off: bool) -> None:
+def test_several_servers_have_several_schedulers(
+    version: str, servers: int, said: tuple[int | None, bool | None]
+) -> None:
     settings = Settings(hami_chart_version=version, hami_chart_sha256=SUM)
-    scheduler = chart.values(settings, "v1.36.2+k3s1", nodes)["scheduler"]
-    assert ("leaderElect" in scheduler) is off
+    scheduler = chart.values(settings, "v1.36.2+k3s1", servers)["scheduler"]
+    assert (scheduler.get("replicas"), scheduler.get("leaderElect")) == said
+
+
+def test_user_values_win_over_the_number_of_schedulers() -> None:
+    settings = NEW.model_copy(update={"hami_values": {"scheduler": {"replicas": 1}}})
+    scheduler = chart.values(settings, "v1.36.2+k3s1", 3)["scheduler"]
+    assert (scheduler["replicas"], scheduler["leaderElect"]) == (1, True)
 
 
 @pytest.mark.parametrize("version", ["2.6.0", "2.6.1", "2.7.0", "2.8.3", "2.9.0", "2.10.0"])

@@ -138,9 +138,9 @@ def test_the_example_is_a_fleet(monkeypatch: pytest.MonkeyPatch) -> None:
 
 BAD: list[tuple[str, str]] = [
     ("hosts: [root@a, {name: b", "is not YAML"),
-    ("- root@a", "expected `hosts:` and `settings:` at the top"),
-    ("root@a", "expected `hosts:` and `settings:` at the top"),
-    ("", "expected `hosts:` and `settings:` at the top"),
+    ("- root@a", "expected `hosts:`, `clusters:` and `settings:` at the top"),
+    ("root@a", "expected `hosts:`, `clusters:` and `settings:` at the top"),
+    ("", "expected `hosts:`, `clusters:` and `settings:` at the top"),
     ("hosts: [root@a]\nsetings: {}", "unknown key 'setings'"),
     ("hosts: [root@a]\nsettings: [x]", "`settings:` must be a mapping"),
     ("hosts: [root@a]\nsettings: {ssh_user: x}", "ssh_user under `settings:` is not a setting"),

@@ -103,6 +103,7 @@ SCRIPTS: dict[str, dict[str, Any]] = {
         "probes": [{"pod": name, "command": "python3 /tmp/probe.py"} for name in ("a", "b")],
         "query": "nvidia-smi",
         "limit": 3,
+        "meeting": EVIL,
     },
     "reset-hami.sh": {
         "helm": EVIL,
@@ -147,15 +148,19 @@ NAMES = {
     "proxies": "/p",
     "authority": "/a",
     "library": "/usr/local/lib/hami-k3s",
+    "unit": "k3s",
 }
 SHELLCHECK = shutil.which("shellcheck")
 
 
 def text(name: str) -> str:
+    if name == ONE_HOST:
+        return render("scripts/probe.sh", **{**SCRIPTS["probe.sh"], "meeting": ""})
     return render(f"scripts/{name}", **SCRIPTS[name]) if name in SCRIPTS else render(name, **NAMES)
 
 
-EVERY = [*SCRIPTS, "k3s-inputs", "k3s-killall.sh", "k3s-uninstall.sh"]
+ONE_HOST = "probe.sh where the server has the card"
+EVERY = [*SCRIPTS, ONE_HOST, "k3s-inputs", "k3s-killall.sh", "k3s-uninstall.sh"]
 
 
 def test_every_script_is_here() -> None:

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import shlex
 from dataclasses import dataclass
 from typing import Any
 
-from pyinfra.api import FactBase, QuoteString, StringCommand
+from pyinfra.api import StringCommand
 from typing_extensions import override
 
 from hami_k3s.facts import api, batch
 from hami_k3s.facts.kubernetes import answer_items
 from hami_k3s.facts.machine import ROOT
+from hami_k3s.facts.shared import Shared
 
 
 @dataclass(frozen=True)
@@ -134,7 +136,7 @@ def parse(output: list[str]) -> ClusterState:
     )
 
 
-class Cluster(FactBase[ClusterState]):
+class Cluster(Shared[ClusterState]):
     """
     Returns a `ClusterState`; read it with `_sudo=False`, as `Host`.
 
@@ -147,8 +149,15 @@ class Cluster(FactBase[ClusterState]):
 
     @override
     def command(self) -> StringCommand:
-        asked = QuoteString(api.script(PATHS))
-        return StringCommand(batch.script(PROBES), ";", f"{ROOT} sh -c", asked, "2>/dev/null; true")
+        return self.both()
+
+    @override
+    def own(self) -> str:
+        return batch.script(PROBES)
+
+    @override
+    def asked(self) -> str:
+        return f"{ROOT} sh -c {shlex.quote(api.script(PATHS))} 2>/dev/null; true"
 
     @override
     def process(self, output: list[str]) -> ClusterState:

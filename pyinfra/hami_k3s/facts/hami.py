@@ -6,12 +6,13 @@ from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import quote
 
-from pyinfra.api import FactBase, StringCommand
+from pyinfra.api import StringCommand
 from typing_extensions import override
 
 from hami_k3s.facts import api, batch, nvidia
 from hami_k3s.facts.host import MANIFESTS, is_provider
 from hami_k3s.facts.kubernetes import DRY_RUN_POD, Node, answer_items, node
+from hami_k3s.facts.shared import Shared
 from hami_k3s.isolation.evidence import Provider, Providers, Webhook
 
 REGISTER = "hami.io/node-nvidia-register"
@@ -175,7 +176,7 @@ def parse(output: list[str]) -> HamiState:
     )
 
 
-class Hami(FactBase[HamiState]):
+class Hami(Shared[HamiState]):
     """
     Returns a `HamiState`; on a host without a cluster every part is None.
 
@@ -191,7 +192,15 @@ class Hami(FactBase[HamiState]):
 
     @override
     def command(self, release: str, namespace: str) -> StringCommand:
-        return StringCommand(batch.script(PROBES), ";", api.script(paths(release, namespace), DRY_RUN))
+        return self.both(release=release, namespace=namespace)
+
+    @override
+    def own(self, release: str, namespace: str) -> str:
+        return batch.script(PROBES)
+
+    @override
+    def asked(self, release: str, namespace: str) -> str:
+        return api.script(paths(release, namespace), DRY_RUN)
 
     @override
     def process(self, output: list[str]) -> HamiState:

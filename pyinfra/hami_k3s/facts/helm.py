@@ -1,4 +1,4 @@
-"""A Helm release, and what its values depend on: the server's version and the number of nodes."""
+"""A Helm release, and what its values depend on: the server's version and the number of servers."""
 
 from __future__ import annotations
 
@@ -7,11 +7,12 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
-from pyinfra.api import FactBase, StringCommand
+from pyinfra.api import StringCommand
 from typing_extensions import override
 
 from hami_k3s.facts import api, batch
-from hami_k3s.facts.kubernetes import answer_items
+from hami_k3s.facts.kubernetes import answer_items, node
+from hami_k3s.facts.shared import Shared
 from hami_k3s.transient import FOLDER
 
 KUBECONFIG = "/etc/rancher/k3s/k3s.yaml"
@@ -31,7 +32,7 @@ class ReleaseState:
     values: dict[str, Any] = field(default_factory=dict)
     good_revision: int | None = None
     server_version: str | None = None
-    nodes: int | None = None
+    servers: int | None = None
     age_s: int | None = None  # seconds since helm last touched the release, by the host's clock
     working: bool = False  # a helm process is at work on this host
     cut_off: bool = False  # a helm that this project started here was killed
@@ -68,7 +69,7 @@ def parse(output: list[str]) -> ReleaseState:
     nodes = answer_items(answers, "nodes")
     common: dict[str, Any] = {
         "server_version": api.server_version(answers),
-        "nodes": len(nodes) if nodes is not None else None,
+        "servers": sum(node(one).server for one in nodes) if nodes is not None else None,
         "working": answers.get("working", batch.NOTHING).value is not None,
         "cut_off": answers.get("cut_off", batch.NOTHING).value == "yes",
     }
@@ -98,7 +99,7 @@ def parse(output: list[str]) -> ReleaseState:
         return ReleaseState(error=f"the release's Secret cannot be read: {error}", **common)
 
 
-class Release(FactBase[ReleaseState]):
+class Release(Shared[ReleaseState]):
     """
     Returns the state of a Helm release.
 
@@ -108,14 +109,22 @@ class Release(FactBase[ReleaseState]):
     .. code:: python
 
         ReleaseState(status="deployed", revision=1, chart="hami", chart_version="2.9.0", values={...},
-                     server_version="v1.36.2+k3s1", nodes=1)
+                     server_version="v1.36.2+k3s1", servers=1)
     """
 
     default = ReleaseState
 
     @override
     def command(self, release: str, namespace: str) -> StringCommand:
-        return StringCommand(batch.script(PROBES), ";", api.script(paths(release, namespace)))
+        return self.both(release=release, namespace=namespace)
+
+    @override
+    def own(self, release: str, namespace: str) -> str:
+        return batch.script(PROBES)
+
+    @override
+    def asked(self, release: str, namespace: str) -> str:
+        return api.script(paths(release, namespace))
 
     @override
     def process(self, output: list[str]) -> ReleaseState:

@@ -42,7 +42,7 @@ PROBES = {
     "operator": "ls -d /usr/local/nvidia/toolkit",
     "k3s": RELEASE,
     "k3s_link": f"readlink -f {BINARY}",
-    "k3s_active": "systemctl is-active k3s.service",
+    "k3s_active": "systemctl -q is-active k3s.service || systemctl -q is-active k3s-agent.service && echo active",
     "k3s_units": f'for f in {" ".join(UNITS)}; do [ ! -e $f ] || {{ echo "== $f"; cat $f; }}; done',
     "k3s_joined": f"{_ROOT} grep -hsE '^server:' /etc/rancher/k3s/config.yaml",
     "registries": "ls /etc/rancher/k3s/registries.yaml",

@@ -7,12 +7,13 @@ import tomllib
 from dataclasses import dataclass
 from typing import Any
 
-from pyinfra.api import FactBase, StringCommand
+from pyinfra.api import StringCommand
 from typing_extensions import override
 
 from hami_k3s.facts import api as kube
 from hami_k3s.facts import batch
 from hami_k3s.facts.kubernetes import Node, answer_items, node
+from hami_k3s.facts.shared import Shared
 from hami_k3s.isolation.evidence import ContainerdConfig
 
 LIBRARY = "/usr/local/lib/hami-k3s"
@@ -21,11 +22,19 @@ BINARY = "/usr/local/bin/k3s"
 INPUTS_SCRIPT = f"{LIBRARY}/k3s-inputs"
 INPUTS_STARTED = "/run/hami-k3s/k3s.inputs"
 CONTAINERD = "/var/lib/rancher/k3s/agent/etc/containerd/config.toml"
+# How this host got into its cluster: founded it, or joined it with this server's address and the token in that file.
+CLUSTER_FILE = "/etc/rancher/k3s/config.yaml.d/51-cluster.yaml"
+TOKEN_FILE = "/etc/rancher/k3s/hami-k3s.token"
+SERVER_TOKEN = "/var/lib/rancher/k3s/server/token"
 
 
 @dataclass(frozen=True)
 class K3sState:
-    """Unknown parts are None. `stale`: the running process was started with other inputs than are there now."""
+    """Unknown parts are None. `stale`: the running process was started with other inputs than are there now.
+
+    `cluster_file`: text of CLUSTER_FILE. `data`: a server's data is here. `token`, `server_token`: sha256 of the token
+    here and on the server. `password`: this host has been a node before and has its secret.
+    """
 
     active: str | None = None
     sub: str | None = None
@@ -42,6 +51,16 @@ class K3sState:
     own: Node | None = None
     hostname: str | None = None
     runtime_class: bool = False
+    cluster_file: str | None = None
+    data: bool = False
+    token: str | None = None
+    server_token: str | None = None
+    password: bool = False
+
+    @property
+    def servers(self) -> dict[str, Node]:
+        """The cluster's servers by address, as the API knows them."""
+        return {one.address: one for one in (self.nodes or {}).values() if one.server and one.address}
 
 
 def parse_containerd(text: str) -> ContainerdConfig:
@@ -81,7 +100,7 @@ RELEASE = (
     f'case $l in {LIBRARY}/k3s-*) [ -x $l ] && echo "k3s version ${{l##*/k3s-}}";; *) $b --version;; esac'
 )
 PROBES = {
-    "service": "systemctl show k3s.service -p ActiveState -p SubState -p UnitFileState -p MainPID -p NRestarts"
+    "service": "systemctl show UNIT.service -p ActiveState -p SubState -p UnitFileState -p MainPID -p NRestarts"
     " -p NeedDaemonReload -p ActiveEnterTimestampMonotonic",
     "uptime": "cut -d' ' -f1 /proc/uptime",
     "inputs": INPUTS_SCRIPT,
@@ -89,6 +108,14 @@ PROBES = {
     "containerd": f"cat {CONTAINERD}",
     "hostname": "hostname | tr A-Z a-z",
 }
+# Only where several hosts are a cluster.
+MEMBER = {
+    "cluster_file": f"cat {CLUSTER_FILE}",
+    "data": "test -s /var/lib/rancher/k3s/server/tls/server-ca.crt && echo yes",
+    "token": f"sha256sum <{TOKEN_FILE}",
+    "password": "test -s /etc/rancher/node/password && echo yes",
+}
+SERVER = {"server_token": f"sha256sum <{SERVER_TOKEN}"}
 API = {"api": "/readyz", "nodes": "/api/v1/nodes", "class": "/apis/node.k8s.io/v1/runtimeclasses/nvidia"}
 
 
@@ -133,14 +160,21 @@ def parse(output: list[str]) -> K3sState:
         own=own,
         hostname=host,
         runtime_class=value("class") is not None,
+        cluster_file=value("cluster_file"),
+        data=value("data") == "yes",
+        token=(value("token") or "").partition(" ")[0] or None,
+        server_token=(value("server_token") or "").partition(" ")[0] or None,
+        password=value("password") == "yes",
     )
 
 
-class K3s(FactBase[K3sState]):
+class K3s(Shared[K3sState]):
     """
     Returns the state of k3s.
 
     + api: ask the API server too (readiness, nodes, the RuntimeClass); without it those parts are None
+    + unit: the service, without `.service`
+    + member: the host is one of several in a cluster; without it those parts are None
 
     .. code:: python
 
@@ -151,8 +185,19 @@ class K3s(FactBase[K3sState]):
     default = K3sState
 
     @override
-    def command(self, api: bool) -> StringCommand:
-        return StringCommand(batch.script(PROBES), *(["; ", kube.script(API)] if api else []))
+    def command(self, api: bool, unit: str = "k3s", member: bool = False) -> StringCommand:
+        return self.both(api=api, unit=unit, member=member)
+
+    @override
+    def own(self, api: bool, unit: str = "k3s", member: bool = False) -> str:
+        probes = {**PROBES, "service": PROBES["service"].replace("UNIT", unit)}
+        return batch.script({**probes, **(MEMBER if member else {})})
+
+    @override
+    def asked(self, api: bool, unit: str = "k3s", member: bool = False) -> str:
+        if not api:
+            return ""
+        return (f"{batch.script(SERVER)}; " if member else "") + kube.script(API)
 
     @override
     def process(self, output: list[str]) -> K3sState:

@@ -31,7 +31,7 @@ DRY_RUN_POD = {
 
 @dataclass(frozen=True)
 class Node:
-    """One node as the API server shows it."""
+    """One node as the API server shows it. `address`: its InternalIP. `server`: it is one of the cluster's servers."""
 
     name: str
     ready: bool
@@ -39,6 +39,8 @@ class Node:
     annotations: dict[str, str] = field(default_factory=dict)
     allocatable: dict[str, str] = field(default_factory=dict)
     kubelet: str = ""
+    address: str = ""
+    server: bool = False
 
 
 def items(text: str) -> list[dict[str, Any]]:
@@ -52,6 +54,7 @@ def node(item: dict[str, Any]) -> Node:
     """Node from its API object."""
     meta, status = item["metadata"], item.get("status", {})
     ready = any(c["type"] == "Ready" and c["status"] == "True" for c in status.get("conditions", []))
+    addresses = [one["address"] for one in status.get("addresses") or [] if one["type"] == "InternalIP"]
     return Node(
         name=meta["name"],
         ready=ready,
@@ -59,6 +62,8 @@ def node(item: dict[str, Any]) -> Node:
         annotations=meta.get("annotations") or {},
         allocatable=status.get("allocatable") or {},
         kubelet=status.get("nodeInfo", {}).get("kubeletVersion", ""),
+        address=addresses[0] if addresses else "",
+        server=(meta.get("labels") or {}).get("node-role.kubernetes.io/control-plane") == "true",
     )
 
 

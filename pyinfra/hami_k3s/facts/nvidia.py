@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from pyinfra.api import FactBase, StringCommand
+from pyinfra.api import FactBase, QuoteString, StringCommand
 from typing_extensions import override
 
 from hami_k3s.facts import batch
@@ -86,3 +86,23 @@ class Nvidia(FactBase[NvidiaState]):
     @override
     def process(self, output: list[str]) -> NvidiaState:
         return state(batch.parse(output))
+
+
+class OnBus(FactBase[bool]):
+    """
+    Returns whether an NVIDIA card is on the PCI bus, whatever its driver says.
+
+    .. code:: python
+
+        True
+    """
+
+    default = bool
+
+    @override
+    def command(self) -> StringCommand:
+        return StringCommand("sh -c", QuoteString(PROBES["pci"]), "2>/dev/null")
+
+    @override
+    def process(self, output: list[str]) -> bool:
+        return bool(output)

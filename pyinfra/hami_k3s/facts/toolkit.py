@@ -36,6 +36,12 @@ _QUERY = "dpkg-query -W -f '${Package} ${Version} ${db:Status-Status} ${db:Statu
 )
 
 
+TOOLS = (
+    "for t in curl gpg; do command -v $t >/dev/null || echo $t; done; [ -e /etc/ssl/certs/ca-certificates.crt ]"
+    " || echo ca-certificates; true"
+)
+
+
 def probes(url: str, version: str) -> dict[str, str]:
     """The questions, for a repository at this URL."""
     site = url.split("://", 1)[1]
@@ -51,8 +57,7 @@ def probes(url: str, version: str) -> dict[str, str]:
         "packages": f"q=$({_QUERY}); printf '%s\\n' \"$q\"; "
         f'[ "$(printf \'%s\\n\' "$q" | grep -c {shlex.quote(f" {version}-1 installed")})" = {len(PACKAGES)} ] ||'
         " apt-cache madison nvidia-container-toolkit; true",
-        "tools": "for t in curl gpg; do command -v $t >/dev/null || echo $t; done; [ -e /etc/ssl/certs/ca-certificates.crt ]"
-        " || echo ca-certificates; true",
+        "tools": TOOLS,
     }
 
 
@@ -117,3 +122,23 @@ class Toolkit(FactBase[ToolkitState]):
     @override
     def process(self, output: list[str]) -> ToolkitState:
         return parse(output)
+
+
+class MissingTools(FactBase[list[str]]):
+    """
+    Returns the packages that downloads and the check of keys need and that are not there.
+
+    .. code:: python
+
+        ["gpg"]
+    """
+
+    default = list
+
+    @override
+    def command(self) -> StringCommand:
+        return StringCommand(TOOLS)
+
+    @override
+    def process(self, output: list[str]) -> list[str]:
+        return list(output)

@@ -8,7 +8,7 @@ from pyinfra import host
 from pyinfra.api import FunctionCommand, operation
 from pyinfra.api.command import PyinfraCommand
 
-from hami_k3s import transient, trusted
+from hami_k3s import cluster, transient, trusted
 from hami_k3s.facts.binary import Binary
 from hami_k3s.facts.helm import Release
 from hami_k3s.operations import binary, helm
@@ -40,13 +40,16 @@ def begin(settings: Settings, origin: Origin) -> Generator[PyinfraCommand]:
 
 
 def _wanted(settings: Settings, origin: Origin) -> Generator[transient.Step]:
-    for tool in (binary.k3s(settings), binary.helm(settings)):
+    agent = cluster.is_agent(host)
+    for tool in (binary.k3s(settings), *([] if agent else [binary.helm(settings)])):
         state = trusted.read(host, Binary, **tool.places)
         arch = architecture(state.machine) or "amd64"
         locked = origin.sha256(tool.name, arch)
         different = binary.differences(state, tool.name, tool.version, True, locked)
         if locked is not None and tool.places["versioned"] in {one.what for one in different}:
             yield binary.download(tool, arch, origin, locked)
+    if agent or not cluster.elected(host):
+        return
     release = trusted.read(host, Release, release=settings.hami_release, namespace=settings.hami_namespace)
     if not helm.settled(release, settings, origin):
         yield helm.chart(settings, origin)

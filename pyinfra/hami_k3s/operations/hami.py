@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import time
 from collections.abc import Generator, Mapping
 from typing import Any
@@ -10,12 +11,11 @@ from pyinfra import host
 from pyinfra.api import FunctionCommand, Host, State, operation
 from pyinfra.api.command import PyinfraCommand
 
-from hami_k3s import gates, locked_images, trusted
+from hami_k3s import cluster, gates, locked_images, trusted
 from hami_k3s.difference import Difference, noted
 from hami_k3s.facts.hami import Hami, HamiState
 from hami_k3s.facts.kubernetes import KUBECTL
 from hami_k3s.releases.lockfile import Image
-from hami_k3s.remote import run
 from hami_k3s.waits import Look, fail, until
 
 # HAMi 2.8 to 2.10 never retries a failed first registration (#2418); restarting the plugin once does.
@@ -80,9 +80,11 @@ def wait_ready(
     retry_after = min(RETRY_REGISTRATION_AFTER, 0.4 * limit)
     missing_since: list[float] = []
     restarted: list[str] = []
+    plugin: list[str] = []
 
     def look() -> Look:
-        now = host.get_fact(Hami, release=release, namespace=namespace)
+        now = trusted.fresh(host, Hami, release=release, namespace=namespace)
+        plugin[:] = _plugin_pods(now)
         if gates.registration_missing(now):
             missing_since.append(time.monotonic())
             if not restarted and time.monotonic() - missing_since[0] > retry_after:
@@ -91,11 +93,10 @@ def wait_ready(
         return Look("wait", "; ".join(found)) if found else Look("done", "HAMi works")
 
     def plugin_log() -> str:
-        log = run(
-            host,
-            f"{KUBECTL} -n {namespace} logs -l app.kubernetes.io/component=hami-device-plugin"
-            " -c device-plugin --tail=200 2>&1",
-        ).stdout
+        if not plugin:
+            return "there is no device plugin pod on this node whose log could be shown"
+        logs = f"{KUBECTL} -n {namespace} logs {plugin[0]} -c device-plugin --tail=200 2>&1"
+        log = cluster.ask(host, logs).stdout
         meaning = gates.explain_plugin_log(log)
         last = "\n".join(log.splitlines()[-6:])
         advice = f"the plugin's log says: {meaning}\n" if meaning else ""
@@ -104,12 +105,17 @@ def wait_ready(
     return until(host, "HAMi", limit, look, "hami_ready_timeout", plugin_log)
 
 
-def _restart_plugin(host: Host, namespace: str, now: HamiState) -> str:
-    names = [
-        pod.name
+def _plugin_pods(now: HamiState) -> list[str]:
+    """Names of the device plugin's pods on this host's node."""
+    return [
+        shlex.quote(pod.name)
         for pod in now.pods or ()
         if pod.component == "hami-device-plugin" and pod.node == now.own_node
     ]
+
+
+def _restart_plugin(host: Host, namespace: str, now: HamiState) -> str:
+    names = " ".join(_plugin_pods(now))
     host.log("    HAMi: the device plugin runs and has registered nothing; restarting it once (HAMi #2418)")
-    run(host, f"{KUBECTL} -n {namespace} delete pod --wait=false {' '.join(names)}")
-    return " ".join(names)
+    cluster.ask(host, f"{KUBECTL} -n {namespace} delete pod --wait=false {names}")
+    return names

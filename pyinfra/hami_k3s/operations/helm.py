@@ -11,7 +11,7 @@ from pyinfra import host
 from pyinfra.api import FunctionCommand, Host, State, operation
 from pyinfra.api.command import PyinfraCommand
 
-from hami_k3s import releases, transient, trusted
+from hami_k3s import cluster, releases, transient, trusted
 from hami_k3s.chart import values
 from hami_k3s.difference import NOT_THERE, Difference, leaves, noted
 from hami_k3s.facts.helm import KUBECONFIG, Release, ReleaseState
@@ -79,6 +79,9 @@ def hami(settings: Settings, origin: Origin | None = None) -> Generator[PyinfraC
 
         helm.hami(name="HAMi", settings=settings)
     """
+    if cluster.executing(host) and not cluster.elected(host):
+        host.noop("another server of the cluster installs HAMi")
+        return
     arguments = {"release": settings.hami_release, "namespace": settings.hami_namespace}
     origin = origin or Origin()
     if transient.begun(host, CHART):
@@ -92,7 +95,7 @@ def hami(settings: Settings, origin: Origin | None = None) -> Generator[PyinfraC
         noted(host, [Difference("release", settings.hami_release, str(state.status), "deployed")])
         yield FunctionCommand(wait_for_helm, (arguments, settings.hami_ready_timeout), {})
         state = host.get_fact(Release, **arguments)
-    if state.server_version is None or state.nodes is None or state.status is None:
+    if state.server_version is None or state.servers is None or state.status is None:
         reason = state.error or "the API server does not answer"
         noted(
             host,
@@ -100,7 +103,7 @@ def hami(settings: Settings, origin: Origin | None = None) -> Generator[PyinfraC
         )
         yield FunctionCommand(fail, (f"helm cannot be used: {reason}. `journalctl -u k3s` says why",), {})
         return
-    wanted = _values(settings, state.server_version, state.nodes, origin)
+    wanted = _values(settings, state.server_version, state.servers, origin)
     if not noted(host, differences(state, settings.hami_chart_version, wanted)):
         host.noop(f"HAMi {settings.hami_chart_version} is deployed with these values")
         return
@@ -129,16 +132,16 @@ def hami(settings: Settings, origin: Origin | None = None) -> Generator[PyinfraC
     )
 
 
-def _values(settings: Settings, server_version: str, nodes: int, origin: Origin) -> dict[str, Any]:
+def _values(settings: Settings, server_version: str, servers: int, origin: Origin) -> dict[str, Any]:
     digests = origin.lock.digests if origin.lock else {}
-    return values(settings, server_version, nodes, digests)
+    return values(settings, server_version, servers, digests)
 
 
 def settled(state: ReleaseState, settings: Settings, origin: Origin) -> bool:
     """Is the release deployed as these settings want it? A cluster that does not answer is not."""
-    if state.server_version is None or state.nodes is None or state.status is None:
+    if state.server_version is None or state.servers is None or state.status is None:
         return False
-    wanted = _values(settings, state.server_version, state.nodes, origin)
+    wanted = _values(settings, state.server_version, state.servers, origin)
     return not differences(state, settings.hami_chart_version, wanted)
 
 

@@ -12,6 +12,7 @@ from pyinfra.api.command import PyinfraCommand
 from pyinfra.api.state import StateStage
 from pyinfra.context import ctx_state
 
+from hami_k3s import cluster, trusted
 from hami_k3s.driver_plan import MENDS
 from hami_k3s.facts import together
 from hami_k3s.facts.cluster import Cluster
@@ -32,8 +33,12 @@ def _read(settings: Settings) -> Look:
     # A fact's arguments are in pyinfra's debug log: proxies that may hold a password only where they are used, and then
     # without one.
     asked = {"ports": ports(settings), "wanted": wanted, "proxies": settings.proxies if wanted else {}}
-    state, cluster = together.read(host, [(HostFact, asked), (Cluster, {})], _sudo=False)
-    return Look(state, settings, cluster if state.k3s_active else None, host.name)
+    if cluster.is_agent(host):
+        state = host.get_fact(HostFact, _sudo=False, **asked)
+        inside = trusted.read(host, Cluster)
+    else:
+        state, inside = together.read(host, [(HostFact, asked), (Cluster, {})], _sudo=False)
+    return Look(state, settings, inside if state.k3s_active else None, host.name)
 
 
 def _judge(name: str, look: Look) -> Judgement:

@@ -10,7 +10,7 @@ from pyinfra.api.command import PyinfraCommand
 
 from hami_k3s import transient, trusted, waits
 from hami_k3s.difference import NOT_THERE, Difference, noted
-from hami_k3s.facts.toolkit import KEY, PACKAGES, SOURCE, Toolkit, ToolkitState
+from hami_k3s.facts.toolkit import KEY, PACKAGES, SOURCE, MissingTools, Toolkit, ToolkitState
 from hami_k3s.operations import bundle, files
 from hami_k3s.releases import architecture
 from hami_k3s.releases.origin import Origin
@@ -55,6 +55,39 @@ def package_differences(state: ToolkitState, version: str) -> list[Difference]:
     return found + [Difference("hold", package, "not held", "held") for package in held]
 
 
+def _install(missing: list[str], limit: int, origin: Origin) -> Generator[PyinfraCommand]:
+    """Packages of the distribution itself, any version."""
+    if not missing:
+        return
+    script = render(
+        "scripts/apt-install.sh", packages=missing, update=True, hold=[], limit=limit, sums={}, judge=""
+    )
+    what = f"Installing {', '.join(missing)}"
+    yield FunctionCommand(transient.work, ("apt-tools", what, origin.prelude + script, limit, LIMIT), {})
+
+
+@operation()
+def tools(limit: int, origin: Origin | None = None) -> Generator[PyinfraCommand]:
+    """
+    What downloads need, on a host that gets no toolkit: curl and the system's certificates.
+
+    + limit: seconds
+    + origin: lock, bundle and proxies
+
+    **Example:**
+
+    .. code:: python
+
+        toolkit.tools(name="curl", limit=900)
+    """
+    origin = origin or Origin()
+    missing = [tool for tool in host.get_fact(MissingTools) if tool != "gpg"]
+    if origin.bundle is not None or not missing:
+        host.noop("downloads are possible" if not missing else "nothing is downloaded")
+        return
+    yield from _install(missing, limit, origin)
+
+
 @operation()
 def repository(
     url: str, fingerprint: str, version: str, limit: int, origin: Origin | None = None
@@ -80,13 +113,9 @@ def repository(
         host.noop("the repository is there, with the right key")
         return
     origin = origin or Origin()
-    missing = [tool for tool in state.missing_tools if origin.bundle is None or tool == "gpg"]
-    if missing:
-        script = render(
-            "scripts/apt-install.sh", packages=missing, update=True, hold=[], limit=limit, sums={}, judge=""
-        )
-        what = f"Installing {', '.join(missing)}"
-        yield FunctionCommand(transient.work, ("apt-tools", what, origin.prelude + script, limit, LIMIT), {})
+    yield from _install(
+        [tool for tool in state.missing_tools if origin.bundle is None or tool == "gpg"], limit, origin
+    )
     if origin.bundle is not None:
         wanted = origin.bundle.of("toolkit", architecture(state.machine) or "amd64")
         yield FunctionCommand(bundle.send, (origin.bundle, wanted), {})

@@ -47,6 +47,8 @@ def judge(look: Look) -> Judgement:
     found: list[Problem] = []
     unknown: dict[str, str] = {}
     for one in CATALOGUE:
+        if look.settings.k3s_gpu is False and one.judge.__module__ in (card.__name__, driver.__name__):
+            continue  # a server without a card is a server
         for said in one.judge(look):
             if isinstance(said, Unknown):
                 unknown[one.code] = said.why

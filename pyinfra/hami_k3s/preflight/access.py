@@ -132,8 +132,8 @@ def hostname_twice(look: Look) -> Iterator[Found]:
             "machine id" if own.machine_id and own.machine_id == other.state.room.machine_id else ""
         )
         if same:
-            cluster = getattr(look.settings, "k3s_cluster", None)
-            together = cluster is not None and cluster == getattr(other.settings, "k3s_cluster", None)
+            cluster = look.settings.k3s_cluster
+            together = cluster is not None and cluster == other.settings.k3s_cluster
             what = f"hostname {own.hostname}" if same == "name" else "machine id"
             yield Found(f"{what} is that of {name}, too", severity="blocks" if together else None)
             return

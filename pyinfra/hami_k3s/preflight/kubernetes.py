@@ -13,6 +13,10 @@ from hami_k3s.preflight.entry import Found, Look, Unknown, entry
 
 SERVICE, AGENT = "/etc/systemd/system/k3s.service", "/etc/systemd/system/k3s-agent.service"
 OURS = "Written by pyinfra-hami-k3s"
+ROLE_FIX = (
+    "Take it out there first (kubectl drain, kubectl delete node), then run deploys/reset.py with "
+    "--data reset_k3s=true, as what it was"
+)
 STUCK = ("pending-install", "pending-upgrade", "pending-rollback", "uninstalling", "failed")
 
 
@@ -150,9 +154,13 @@ def k3s_flags(look: Look) -> Iterator[Found]:
     fix="Take it out there first (kubectl drain, kubectl delete node), then run k3s-agent-uninstall.sh here",
 )
 def k3s_other_cluster(look: Look) -> Iterator[Found]:
-    agent = look.state.k3s_units.get(AGENT)
+    agent, role = look.state.k3s_units.get(AGENT), look.settings.k3s_role
     if agent is not None and OURS not in agent:
         yield Found(f"{AGENT} is there: this host is an agent of another cluster")
+    elif agent is not None and role == "server":
+        yield Found("this host is an agent, and shall become a server", ROLE_FIX)
+    elif SERVICE in look.state.k3s_units and role == "agent":
+        yield Found("this host is a k3s server, and shall become an agent", ROLE_FIX)
     elif look.state.k3s_joined:
         yield Found(f"/etc/rancher/k3s/config.yaml joins {look.state.k3s_joined}")
 

@@ -37,30 +37,27 @@ def sources(settings: Settings) -> tuple[Source, ...]:
     toolkit, chart = settings.toolkit_version, settings.hami_chart_version
     found = [
         Source(
-            "toolkit repository",
-            f"{settings.toolkit_repository_url}/gpgkey",
-            "toolkit_repository_url",
-            f"dpkg-query -W -f '${{Version}}.' nvidia-container-toolkit | grep -qxF {toolkit}-1.",
-        ),
-        Source(
             "k3s releases",
             releases.k3s_urls(k3s, settings.k3s_version, "{arch}")[1],
             "k3s_release_url",
             f"test -e {LIBRARY}/k3s-{settings.k3s_version}",
-        ),
-        Source(
-            "helm releases",
-            releases.helm_urls(helm, settings.helm_version, "{arch}")[1],
-            "helm_release_url",
-            f"test -e {LIBRARY}/helm-{settings.helm_version}",
-        ),
+        )
     ]
-    if settings.driver_install:
+    with_card, server = settings.k3s_gpu is not False, settings.k3s_role == "server"
+    if with_card:
+        installed = f"dpkg-query -W -f '${{Version}}.' nvidia-container-toolkit | grep -qxF {toolkit}-1."
+        url = f"{settings.toolkit_repository_url}/gpgkey"
+        found.insert(0, Source("toolkit repository", url, "toolkit_repository_url", installed))
+    if server:
+        url = releases.helm_urls(helm, settings.helm_version, "{arch}")[1]
+        there = f"test -e {LIBRARY}/helm-{settings.helm_version}"
+        found.append(Source("helm releases", url, "helm_release_url", there))
+    if settings.driver_install and with_card:
         url = f"{settings.driver_repository_url}/{{platform}}/InRelease"
         found.append(
             Source("driver repository", url, "driver_repository_url", "test -e /proc/driver/nvidia/version")
         )
-    if not settings.hami_chart_repository.startswith("oci://"):
+    if server and not settings.hami_chart_repository.startswith("oci://"):
         url = f"{settings.hami_chart_repository}/index.yaml"
         file = f"ls {LIBRARY}/charts/hami-{chart}-*.tgz"
         found.append(Source("chart repository", url, "hami_chart_repository", file))

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from contextlib import AbstractContextManager, ExitStack
 from dataclasses import dataclass
 
+from hami_k3s import cluster
 from hami_k3s.isolation.claims import CLAIMS, judge, unmet
 from hami_k3s.isolation.evidence import Card, Durable, Evidence, Pod
 from hami_k3s.proof import inside, program, standing
@@ -16,7 +17,6 @@ from hami_k3s.remote import run
 from hami_k3s.waits import Look, until
 
 BEFORE, AFTER = "hami-durable-before", "hami-durable-after"
-RESTART = "systemctl daemon-reload && systemctl restart k3s.service"
 # What needs no pod to be looked at.
 NODE = tuple(claim for claim in CLAIMS if claim.scope == "node" and claim.id != "no-request")
 
@@ -46,7 +46,8 @@ def prove(
         first = cards[0].now
         first.say("restarting k3s and reloading systemd (verify_durable); running pods must not notice")
         begun = time.monotonic()
-        result = run(first.host, RESTART, timeout=180)
+        restart = f"systemctl daemon-reload && systemctl restart {cluster.unit(first.host)}.service"
+        result = run(first.host, restart, timeout=180)
         refused = f"k3s could not be restarted: {result.stderr.strip()}"
         lost = _until_back(first) if result.ok else (refused,)
         seconds = time.monotonic() - begun
@@ -77,7 +78,7 @@ def _until_back(now: Measurement) -> tuple[str, ...]:
     lost: list[tuple[str, ...]] = [("not looked at",)]
 
     def look() -> Look:
-        parts, errors = standing.measure(now.host, now.settings)
+        parts, errors = standing.measure(now.host, now.settings, again=True)
         verdicts = judge(Evidence(now.host.name, errors=errors, **parts), NODE)
         bad = [one for one in verdicts if not one.status.holds]
         lost[0] = tuple(f"{one.claim}: {one.why or one.observed}" for one in bad)

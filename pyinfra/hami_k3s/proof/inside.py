@@ -3,9 +3,16 @@
 from __future__ import annotations
 
 import re
+import shlex
 from contextlib import suppress
 from typing import Any
+from weakref import WeakKeyDictionary
 
+import gevent  # type: ignore[import-untyped]
+from gevent.lock import BoundedSemaphore  # type: ignore[import-untyped]
+from pyinfra.api import Host
+
+from hami_k3s import cluster
 from hami_k3s.facts import batch
 from hami_k3s.isolation.evidence import Mechanism, PodView, ProbeResult, ProbeRun, Sight
 from hami_k3s.isolation.parse import (
@@ -19,8 +26,9 @@ from hami_k3s.isolation.parse import (
 from hami_k3s.isolation.plan import SlicePlan
 from hami_k3s.proof.pods import EXEC, Space
 from hami_k3s.proof.program import HOLD, Program
-from hami_k3s.remote import run
+from hami_k3s.remote import Result, run
 from hami_k3s.templating import render
+from hami_k3s.transient import FOLDER
 
 LIBRARY = "/usr/local/vgpu/libvgpu.so"
 LOOK = {
@@ -31,6 +39,9 @@ LOOK = {
     "library": f"ls {LIBRARY}",
 }
 SIGHT = {"devices": "ls /dev | grep -E '^nvidia[0-9]+$'", "listed": "nvidia-smi -L", "env": "env"}
+# A server's connection also carries the looks and every other command of its agents (remote.CHANNELS).
+AT_ONCE = 3
+_at_once: WeakKeyDictionary[Host, BoundedSemaphore] = WeakKeyDictionary()
 # The plain way is the claim `refused`; each of these is tried in a process of its own.
 ROUTES = ("pitch", "async", "pool", "vmm", "array", "managed")
 
@@ -81,6 +92,7 @@ def fill(
 
     (one run a pod, the host's nvidia-smi table meanwhile, why there is no result).
     """
+    meeting = f"{FOLDER}/{space.name}-{pods[0]}" if cluster.is_agent(space.host) else ""
     script = render(
         "scripts/probe.sh",
         kubectl=EXEC,
@@ -88,8 +100,9 @@ def fill(
         probes=[{"pod": pod, "command": program.command(plan, hold=True)} for pod in pods],
         query=QUERY,
         limit=HOLD,
+        meeting=meeting,
     )
-    result = run(space.host, script, timeout=(len(pods) + 1) * HOLD + 20)
+    result = _fill(space, script, meeting, [*map(str, range(1, len(pods) + 1)), "table"])
     answers = batch.parse(result.stdout.splitlines())
     if "out1" not in answers:
         return [], "", f"the probe could not be run: {result.stderr.strip() or result.stdout.strip()}"
@@ -104,6 +117,36 @@ def fill(
             free, used = card.free_mib, card.used_mib
         runs.append(ProbeRun(pod, out.status, _result(out.text), err.text, out.text, free, used))
     return runs, answers.get("table", batch.NOTHING).text, ""
+
+
+def _fill(space: Space, script: str, meeting: str, looks: list[str]) -> Result:
+    """Run the script on a server; where the card is in another host, look at it there whenever the script asks."""
+    limit = len(looks) * HOLD + 20
+    server = cluster.api(space.host)
+    if not meeting or server is None:
+        return cluster.ask(space.host, script, timeout=limit)
+    with _at_once.setdefault(server, BoundedSemaphore(AT_ONCE)):
+        filling = gevent.spawn(run, server, script, timeout=limit)
+        for name in looks:
+            if not _wanted(filling, server, f"{meeting}/look{name}"):
+                break
+            look = f"timeout 30 {'nvidia-smi' if name == 'table' else QUERY} 2>&1"
+            seen = run(space.host, f"{look}; status=$?; echo; echo $status")
+            text, _, status = seen.stdout.rstrip("\n").rpartition("\n")
+            put = f"cat >{meeting}/host{name}.new && echo {shlex.quote(status or '1')} >{meeting}/status{name} && "
+            run(server, f"{put}mv {meeting}/host{name}.new {meeting}/looked{name}", text)
+        filled: Result = filling.get()
+        return filled
+
+
+def _wanted(filling: Any, server: Host, path: str) -> bool:
+    """Wait until the script on the server makes this file. False when it has ended, or the server is lost."""
+    while not filling.ready():
+        made = run(server, f"until [ -e {path} ]; do sleep 0.1; done", timeout=20)
+        if made.ok or made.lost:
+            return made.ok
+        gevent.sleep(0.1)  # it is still filling
+    return False
 
 
 def routes(

@@ -45,7 +45,7 @@ def measure(host: Host, settings: Settings) -> HostOutcome:
     if not settings.verify_durable:
         left_out.append(NotTested("durable", "it restarts k3s: set verify_durable to true"))
     left_out.append(NotTested("compute shares (nvidia.com/gpucores)", "this project measures memory only"))
-    seen = {**versions.read(host), "hami_chart": settings.hami_chart_version}
+    seen = {**versions.read(host, node.parts.get("node") or ""), "hami_chart": settings.hami_chart_version}
     return decide(host.name, evidences, tuple(left_out), seen, started, datetime.now(UTC))
 
 

@@ -10,10 +10,11 @@ from typing import Any
 
 from pyinfra.api import Host
 
+from hami_k3s import cluster
 from hami_k3s.facts.kubernetes import K3S_KUBECTL, KUBECTL, items
 from hami_k3s.isolation.evidence import Event, Pod
 from hami_k3s.isolation.parse import ParseError, parse_allocated
-from hami_k3s.remote import Result, arguments, run
+from hami_k3s.remote import Result, arguments
 from hami_k3s.templating import render
 
 ALLOCATED = "hami.io/vgpu-devices-allocated"
@@ -42,7 +43,7 @@ class Space:
 
     def kubectl(self, arguments: str, stdin: str | None = None, timeout: int = 60) -> Result:
         """kubectl in this namespace."""
-        return run(self.host, f"{KUBECTL} -n {self.name} {arguments}", stdin, timeout)
+        return cluster.ask(self.host, f"{KUBECTL} -n {self.name} {arguments}", stdin, timeout)
 
     def create(self) -> Result:
         """Make the namespace; it names its node, so that a later run there finds what a killed one left."""
@@ -51,7 +52,7 @@ class Space:
             "kind": "Namespace",
             "metadata": {"name": self.name, "labels": labels(self.node)},
         }
-        return run(self.host, f"{KUBECTL} create -f -", json.dumps(manifest))
+        return cluster.ask(self.host, f"{KUBECTL} create -f -", json.dumps(manifest))
 
     def start(self, pods: list[Wanted], image: str, uuid: str) -> Result:
         """Create pods on this node, those with a share of a card on this card."""
@@ -89,7 +90,7 @@ class Space:
         """A shell script in a pod."""
         where = f"-c {container} " if container else ""
         command = f"{EXEC} exec -n {self.name} {pod} {where}-- sh -c {shlex.quote(script)}"
-        return run(self.host, command, timeout=timeout)
+        return cluster.ask(self.host, command, timeout=timeout)
 
     def copy(self, source: str, targets: list[str], path: str) -> Result:
         """An executable file of one pod into others."""
@@ -98,11 +99,11 @@ class Space:
             f"{EXEC} exec -n {self.name} {source} -- cat {path} | {EXEC} exec -i -n {self.name} {pod} -- sh -c {put}"
             for pod in targets
         ]
-        return run(self.host, " && ".join(steps), timeout=120)
+        return cluster.ask(self.host, " && ".join(steps), timeout=120)
 
     def delete(self, *names: str) -> Result:
         """Delete pods and wait until they are gone."""
-        return run(
+        return cluster.ask(
             self.host,
             f"{K3S_KUBECTL} delete pod -n {self.name} {' '.join(names)} --ignore-not-found --timeout=60s",
             timeout=70,
@@ -111,7 +112,7 @@ class Space:
     def put(self, pod: str, path: str, text: str) -> Result:
         """Write a file in a pod."""
         command = f"{EXEC} exec -i -n {self.name} {pod} -- sh -c {shlex.quote(f'cat >{shlex.quote(path)}')}"
-        return run(self.host, command, text)
+        return cluster.ask(self.host, command, text)
 
     def remove(self) -> Result:
         """Delete the namespace with all in it. An API server that is away for a moment is waited for.
@@ -121,7 +122,7 @@ class Space:
         pods = f"{K3S_KUBECTL} delete pods --all -n {self.name} --force --grace-period=0 --timeout=30s"
         space = f"{K3S_KUBECTL} delete namespace {self.name} --ignore-not-found --timeout=60s"
         tries = f"for i in 1 2 3 4 5 6; do {pods} >/dev/null 2>&1; {space} && exit 0; sleep 10; done; exit 1"
-        return run(self.host, tries, timeout=180, given=self.given)
+        return cluster.ask(self.host, tries, timeout=180, given=self.given)
 
 
 def space(host: Host, node: str) -> Space:
@@ -138,23 +139,25 @@ def labels(node: str) -> dict[str, str]:
 def node_ready(host: Host, node: str) -> bool | None:
     """Is the node Ready now; None when the API does not answer."""
     path = '{.status.conditions[?(@.type=="Ready")].status}'
-    result = run(host, f"{KUBECTL} get node {shlex.quote(node)} -o jsonpath='{path}'")
+    result = cluster.ask(host, f"{KUBECTL} get node {shlex.quote(node)} -o jsonpath='{path}'")
     return result.stdout.strip() == "True" if result.ok else None
 
 
 def remove_leftovers(host: Host, node: str) -> str:
     """Remove what killed runs left on this node; says what it removed."""
     selector = f"{OWNER},hami-k3s/node={node}"
-    found = run(host, f"{KUBECTL} get namespaces -l {selector} -o name").stdout.split()
+    found = cluster.ask(host, f"{KUBECTL} get namespaces -l {selector} -o name").stdout.split()
     if found:
-        run(host, f"{K3S_KUBECTL} delete {' '.join(found)} --ignore-not-found --timeout=80s", timeout=90)
+        cluster.ask(
+            host, f"{K3S_KUBECTL} delete {' '.join(found)} --ignore-not-found --timeout=80s", timeout=90
+        )
     return ", ".join(name.removeprefix("namespace/") for name in found)
 
 
 def granted_to_others(host: Host, node: str, uuid: str) -> int:
     """MiB of the card that HAMi has granted to living pods on this node."""
     selector = f"--field-selector spec.nodeName={node}"
-    found = run(host, f"{KUBECTL} get pods -A {selector} -o json")
+    found = cluster.ask(host, f"{KUBECTL} get pods -A {selector} -o json")
     total = 0
     for item in items(found.stdout):
         if item.get("status", {}).get("phase") in ("Succeeded", "Failed"):

@@ -6,6 +6,7 @@ from typing import Any
 
 from pyinfra.api import Host
 
+from hami_k3s import cluster, trusted
 from hami_k3s.facts.hami import HANDSHAKE, REGISTER, Hami, memory_scaling, split_count
 from hami_k3s.facts.helm import Release
 from hami_k3s.facts.k3s import K3s
@@ -14,13 +15,19 @@ from hami_k3s.isolation.parse import ParseError, parse_registration
 from hami_k3s.settings import Settings
 
 
-def measure(host: Host, settings: Settings) -> tuple[dict[str, Any], dict[str, str]]:
-    """Evidence's parts by name, and per part that is missing the reason."""
+def measure(host: Host, settings: Settings, again: bool = False) -> tuple[dict[str, Any], dict[str, str]]:
+    """Evidence's parts by name, and per part that is missing the reason.
+
+    What the API says is read once for all agents of a cluster; with `again` it is read anew.
+    """
+    read = trusted.fresh if again else trusted.read
     where = {"release": settings.hami_release, "namespace": settings.hami_namespace}
-    hami = host.get_fact(Hami, **where)
-    k3s = host.get_fact(K3s, api=False)
-    release = host.get_fact(Release, **where)
+    hami = read(host, Hami, **where)
+    k3s = read(host, K3s, api=False)
+    release = read(host, Release, **where)
     silent = "the API server does not answer: `journalctl -u k3s` on the host says why"
+    if cluster.is_agent(host):
+        silent = f"no server of its cluster can be asked: {cluster.silence(host)}"
     errors: dict[str, str] = {}
     parts: dict[str, Any] = {
         "node": hami.own_node,

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import re
-from typing import Any
+from typing import Any, Literal
 
 from pydantic import Field, field_validator
 
 from hami_k3s import releases
 from hami_k3s.releases import origin
-from hami_k3s.settings.kinds import Part, Url
+from hami_k3s.settings.kinds import Address, Name, Part, Url
 
 
 class K3s(Part):
@@ -37,6 +37,18 @@ class K3s(Part):
     )
     k3s_ready_timeout: int = Field(
         300, ge=5, description="seconds until the API answers and the node is Ready"
+    )
+    k3s_cluster: Name | None = Field(
+        None, description="the cluster that this host belongs to; unset: it is one of its own. docs/fleets.md"
+    )
+    k3s_role: Literal["server", "agent"] = Field("server", description="what this host is in its cluster")
+    k3s_node_ip: Address | None = Field(
+        None,
+        description="address by which the cluster's nodes reach this one; k3s takes that of the default route if unset",
+    )
+    k3s_gpu: bool | None = Field(
+        None,
+        description="whether this host has a card to share; unset: a cluster's servers may have one, every other host must",
     )
 
     @field_validator("k3s_version")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from ipaddress import ip_address
 from typing import Annotated
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, StringConstraints
@@ -23,6 +24,17 @@ def _fingerprint(value: str) -> str:
     return compact
 
 
+def _address(value: str) -> str:
+    """As the API shows a node's address, so that the two can be compared."""
+    try:
+        plain = str(ip_address(value))
+    except ValueError:
+        raise ValueError("write an IP address, for example 10.0.0.1") from None
+    if "%" in value or value != plain:
+        raise ValueError(f"write it as {plain.partition('%')[0]}")
+    return value
+
+
 Url = Annotated[
     str, StringConstraints(pattern=r"^https?://[^\s'\"]+[^\s'\"/]$"), AfterValidator(no_credentials)
 ]
@@ -31,6 +43,7 @@ ChartUrl = Annotated[
 ]
 Proxy = Annotated[str, StringConstraints(pattern=r"^https?://[^\s'\"\\$]+$")]
 Fingerprint = Annotated[str, AfterValidator(_fingerprint)]
+Address = Annotated[str, AfterValidator(_address)]
 Sha256 = Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{64}$")]
 # DNS-1123, as Kubernetes wants names
 Name = Annotated[str, StringConstraints(pattern=r"^[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?$")]

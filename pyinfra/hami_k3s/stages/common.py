@@ -3,31 +3,40 @@
 from __future__ import annotations
 
 from typing import Any
+from weakref import WeakKeyDictionary
 
 from pyinfra import host
+from pyinfra.api import Host
 
-from hami_k3s import gate, remote
+from hami_k3s import cluster, gate, remote
+from hami_k3s.facts.nvidia import OnBus
 from hami_k3s.operations import lock
 from hami_k3s.reports import trail
-from hami_k3s.settings import Settings, check
+from hami_k3s.settings import Settings, SettingsError, check
 
+_checked: WeakKeyDictionary[Host, Settings] = WeakKeyDictionary()
 _locked: set[str] = set()
 _looking: set[str] = set()
 
 
 def settings(changes: bool = True) -> Settings:
-    """The checked settings of the present host. Errors: SettingsError, before anything is changed.
+    """The checked settings of the present host, `k3s_gpu` decided. Errors: SettingsError, before anything is changed.
 
     + changes: this stage changes the host: the first one that does waits until no other run is at work there
     """
-    gate.install()
-    remote.tune(host)
-    data: dict[str, Any] = host.data.dict()  # type: ignore[no-untyped-call]
-    want = check(data)
-    trail.follow(host.state, want.report_folder)
+    here = cluster.real(host)
+    if here not in _checked:
+        gate.install()
+        remote.tune(here)
+        data: dict[str, Any] = here.data.dict()  # type: ignore[no-untyped-call]
+        found = check(data)
+        if problem := cluster.problem(here):
+            raise SettingsError(problem)
+        trail.follow(here.state, found.report_folder)
+        _checked[here] = found.model_copy(update={"k3s_gpu": _has_card(here, found)})
     if changes and host.name not in _looking:
-        alone(want)
-    return want
+        alone(_checked[here])
+    return _checked[here]
 
 
 def only_look() -> None:
@@ -40,3 +49,12 @@ def alone(want: Settings) -> None:
     if host.name not in _locked:
         _locked.add(host.name)
         lock.alone(name="No other run on this host", limit=want.preflight_lock_timeout)
+
+
+def _has_card(host: Host, found: Settings) -> bool:
+    """A standalone host and an agent are there for their card; a cluster's server may have one."""
+    if found.k3s_gpu is not None:
+        return found.k3s_gpu
+    if found.k3s_cluster is None or found.k3s_role == "agent":
+        return True
+    return bool(host.get_fact(OnBus))

@@ -13,7 +13,7 @@ from hami_k3s.stages.common import settings
 def nvidia_driver() -> None:
     """With `driver_install: true`: a driver of the pinned branch that answers, then the whole preflight again."""
     want = settings()
-    if not want.driver_install:
+    if not want.driver_install or not want.k3s_gpu:
         return
     driver.packages(name="The driver's packages", settings=want, origin=origin.of(want))
     driver.loaded(name="The driver answers", settings=want)

@@ -5,19 +5,21 @@ from __future__ import annotations
 from pyinfra import host
 from pyinfra.api.deploy import deploy
 
-from hami_k3s import trusted
+from hami_k3s import cluster, trusted
 from hami_k3s.facts.binary import Binary
 from hami_k3s.facts.hami import Hami
 from hami_k3s.facts.helm import Release
-from hami_k3s.operations import binary, hami, helm
+from hami_k3s.operations import binary, hami, helm, join
 from hami_k3s.releases import origin
 from hami_k3s.stages.common import settings
 
 
 @deploy("Helm")
 def helm_binary() -> None:
-    """helm at the pinned version. A /usr/local/bin/helm of somebody else's stays; ours is used by its own path."""
+    """helm at the pinned version, on servers. A /usr/local/bin/helm of somebody else's stays; ours is used by its own path."""
     want = settings()
+    if cluster.is_agent(host):
+        return
     tool = binary.helm(want)
     trusted.plan(host, Binary, **tool.places)
     binary.released(name="Verified binary", tool=tool, replace=False, origin=origin.of(want))
@@ -25,16 +27,21 @@ def helm_binary() -> None:
 
 @deploy("HAMi")
 def release() -> None:
-    """HAMi's chart; the kube-scheduler's tag follows the API server that runs at that moment."""
+    """HAMi's chart, once a cluster; the kube-scheduler's tag follows the API server that runs at that moment."""
     want = settings()
-    trusted.plan(host, Release, release=want.hami_release, namespace=want.hami_namespace)
-    helm.hami(name="Release", settings=want, origin=origin.of(want))
+    if not cluster.is_agent(host):
+        trusted.plan(host, Release, release=want.hami_release, namespace=want.hami_namespace)
+        helm.hami(name="Release", settings=want, origin=origin.of(want))
+    if cluster.has_clusters(host):
+        join.together(name="HAMi is installed", step="HAMi is installed")
 
 
 @deploy("HAMi")
 def ready() -> None:
     """Every card registered and healthy, GPU pods redirected, the scheduler at the server's version."""
     want = settings()
+    if not want.k3s_gpu:
+        return
     trusted.plan(host, Hami, release=want.hami_release, namespace=want.hami_namespace)
     hami.ready(
         name="Cards registered, webhook answers",

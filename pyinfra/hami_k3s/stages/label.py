@@ -5,9 +5,11 @@ from __future__ import annotations
 from pyinfra.api.deploy import deploy
 
 from hami_k3s.operations import kubectl
+from hami_k3s.stages.common import settings
 
 
 @deploy("Label")
 def gpu_label() -> None:
-    """`gpu=on` on this host's node."""
-    kubectl.node_label(name="gpu=on", key="gpu", value="on")
+    """`gpu=on` on the nodes that have a card."""
+    if settings().k3s_gpu:
+        kubectl.node_label(name="gpu=on", key="gpu", value="on")

@@ -19,10 +19,14 @@ def container_toolkit() -> None:
     """NVIDIA's apt repository and the toolkit's four packages at the pinned version, held."""
     want = settings()
     where, url = origin.of(want), origin.toolkit_url(want)
-    trusted.plan(host, Toolkit, url=url, version=want.toolkit_version)
+    if not want.k3s_gpu:
+        toolkit.tools(name="curl, where there is no card", limit=want.toolkit_timeout, origin=where)
     if want.private_ca:
         pem = Path(want.private_ca).read_text(encoding="ascii")
         authority.trusted(name="Private CA", pem=pem, prelude=where.prelude)
+    if not want.k3s_gpu:
+        return
+    trusted.plan(host, Toolkit, url=url, version=want.toolkit_version)
     toolkit.repository(
         name="NVIDIA's repository",
         url=url,

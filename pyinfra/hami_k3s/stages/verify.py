@@ -11,4 +11,6 @@ from hami_k3s.stages.common import settings
 @deploy("Verify")
 def isolation() -> None:
     """Two pods on one card, each held to its slice; the verdict is the host's result."""
-    verify.isolation(name="Two pods on one card, each held to its slice", settings=settings())
+    want = settings()
+    if want.k3s_gpu:
+        verify.isolation(name="Two pods on one card, each held to its slice", settings=want)

@@ -60,24 +60,21 @@ class Bin:
         """The fact's value, as pyinfra reads it: the command must end with status 0."""
         one = fact()
         command = one.command(**arguments)
-        text = command.get_raw_value() if isinstance(command, StringCommand) else command
-        done = subprocess.run(
-            [shutil.which(shell) or shell, "-c", text],
+        done = self._run(command.get_raw_value() if isinstance(command, StringCommand) else command, shell)
+        assert done.returncode == 0, done.stderr
+        lines = done.stdout.splitlines()
+        return one.process(lines) if lines else one.default()
+
+    def shell(self, script: str, shell: str = "sh") -> list[str]:
+        """The lines that a script prints."""
+        return self._run(script, shell).stdout.splitlines()
+
+    def _run(self, script: str, shell: str) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(
+            [shutil.which(shell) or shell, "-c", script],
             env={"PATH": str(self.folder), "HOME": str(self.folder)},
             capture_output=True,
             text=True,
             timeout=20,
             check=False,
         )
-        assert done.returncode == 0, done.stderr
-        lines = done.stdout.splitlines()
-        return one.process(lines) if lines else one.default()
-
-    def shell(self, script: str) -> list[str]:
-        """The lines that a script prints."""
-        environment = {"PATH": str(self.folder)}
-        command = ["/bin/sh", "-c", script]
-        done = subprocess.run(
-            command, env=environment, capture_output=True, text=True, timeout=20, check=False
-        )
-        return done.stdout.splitlines()

@@ -64,7 +64,7 @@ def test_hami(host: Bin, shell: str) -> None:
 @pytest.mark.parametrize("shell", SHELLS)
 def test_release(host: Bin, shell: str) -> None:
     state = host.read(Release, shell, **RELEASE)
-    assert (state.status, state.server_version, state.nodes) == (None,) * 3
+    assert (state.status, state.server_version, state.servers) == (None,) * 3
     assert state.error == "the API server does not answer"
 
 

@@ -45,13 +45,14 @@ def listed(*objects: Any) -> dict[str, Any]:
     return {"kind": "List", "items": list(objects)}
 
 
+SERVER = {"metadata": {"name": "gpu-1", "labels": {"node-role.kubernetes.io/control-plane": "true"}}}
 PROBES = {
     "secrets": listed(stored(DEPLOYED)),
     "now": "1783419975",
     "working": "",
     "cut_off": ("", 1),
     "version": {"gitVersion": "v1.36.2+k3s1"},
-    "nodes": listed({"metadata": {"name": "gpu-1"}}, {"metadata": {"name": "gpu-2"}}),
+    "nodes": listed(SERVER, {"metadata": {"name": "gpu-2"}}),
 }
 
 
@@ -63,7 +64,7 @@ def test_deployed() -> None:
     now = release()
     assert (now.status, now.revision, now.chart, now.chart_version) == ("deployed", 3, "hami", "2.9.0")
     assert now.values == {"scheduler": {"leaderElect": False}}
-    assert (now.good_revision, now.server_version, now.nodes) == (3, "v1.36.2+k3s1", 2)
+    assert (now.good_revision, now.server_version, now.servers) == (3, "v1.36.2+k3s1", 1)
     assert now.age_s == 60
     assert not now.working
     assert not now.cut_off
@@ -137,9 +138,9 @@ def test_through_the_real_script(host: Bin) -> None:
     api.answers = {
         SECRETS: listed(stored(DEPLOYED)),
         "/version": {"gitVersion": "v1.36.2+k3s1"},
-        "/api/v1/nodes": listed({"metadata": {"name": "gpu-1"}}),
+        "/api/v1/nodes": listed(SERVER),
     }
     now = api.read(Release, release="hami", namespace="kube-system")
     assert (now.status, now.chart_version, now.values) == ("deployed", "2.9.0", DEPLOYED["config"])
     # `working` looks at the processes of this machine: somebody's helm may really be at work
-    assert (now.server_version, now.nodes) == ("v1.36.2+k3s1", 1)
+    assert (now.server_version, now.servers) == ("v1.36.2+k3s1", 1)

@@ -109,6 +109,42 @@ def test_node_without_a_ready_condition() -> None:
     assert not now.own.ready
 
 
+def member(name: str, address: str | None, server: bool) -> dict[str, Any]:
+    item = node(name, "True", "v1.36.2+k3s1")
+    if server:
+        item["metadata"]["labels"]["node-role.kubernetes.io/control-plane"] = "true"
+    item["status"]["addresses"] = [{"type": "Hostname", "address": name}]
+    item["status"]["addresses"] += [{"type": "InternalIP", "address": address}] if address else []
+    return item
+
+
+def test_servers_by_address() -> None:
+    listed = [
+        member("s1", "10.0.0.1", True),
+        member("s2", "fd00::2", True),
+        member("s3", None, True),  # not yet registered with an address
+        member("a1", "10.0.0.9", False),
+    ]
+    servers = state(nodes={"items": listed}).servers
+    assert {address: one.name for address, one in servers.items()} == {"10.0.0.1": "s1", "fd00::2": "s2"}
+    assert state(nodes=None).servers == {}
+
+
+def test_a_member_of_a_cluster() -> None:
+    now = state(
+        cluster_file="server: https://10.0.0.1:6443",
+        data="yes",
+        token=f"{'a' * 64}  -",
+        server_token=f"{'b' * 64}  -",
+        password="yes",
+    )
+    assert (now.cluster_file, now.data, now.password) == ("server: https://10.0.0.1:6443", True, True)
+    assert (now.token, now.server_token) == ("a" * 64, "b" * 64)
+    without = state(cluster_file=("", 1), data=("", 1), token=("", 2), server_token=("", 2), password=("", 1))
+    assert (without.cluster_file, without.data, without.password) == (None, False, False)
+    assert (without.token, without.server_token) == (None, None)
+
+
 def test_batch_keeps_every_byte_and_the_status() -> None:
     found = batch.parse(answered({"a": "two\nlines = and a sign", "b": None}))
     assert found["a"] == batch.Answer("two\nlines = and a sign", 0)

@@ -52,7 +52,7 @@ PARSERS: dict[str, tuple[Callable[[list[str]], object], list[str]]] = {
     "helm": (helm.parse, [*helm.PROBES, *helm.paths("hami", "kube-system")]),
     "host": (lambda lines: host.parse(lines, SOURCES), list(host.probes(wanted=SOURCES))),
     "cluster": (cluster.parse, [*cluster.PROBES, *cluster.PATHS]),
-    "k3s": (k3s.parse, [*k3s.PROBES, *k3s.API]),
+    "k3s": (k3s.parse, [*k3s.PROBES, *k3s.MEMBER, *k3s.SERVER, *k3s.API]),
     "nvidia": (lambda lines: nvidia.state(batch.parse(lines)), list(nvidia.PROBES)),
     "reset": (
         lambda lines: reset.parse(lines, "a=b"),

@@ -11,8 +11,9 @@ from hami_k3s import releases
 from hami_k3s.facts.binary import Binary, BinaryState
 from hami_k3s.facts.cluster import Cluster
 from hami_k3s.facts.host import Host
-from hami_k3s.facts.toolkit import KEY, PACKAGES, SOURCE, Toolkit, ToolkitState
+from hami_k3s.facts.toolkit import KEY, PACKAGES, SOURCE, MissingTools, Toolkit, ToolkitState
 from hami_k3s.operations import binary, files, host, toolkit
+from hami_k3s.releases.origin import Origin
 from hami_k3s.settings import Settings
 from hami_k3s.templating import render
 from tests.unit.operations.fake_host import Call, FakeHost, operate
@@ -123,6 +124,19 @@ def test_packages_are_one_transaction(changes: dict[str, Any]) -> None:
     assert "apt-mark hold " + " ".join(PACKAGES) in install.script
     assert "DPkg::Lock::Timeout=60" in install.script
     assert "apt-get update" not in install.script
+
+
+def test_a_host_without_a_card_gets_what_downloads_need() -> None:
+    def tools(*missing: str, **more: Any) -> tuple[list[Any], str | None]:
+        return operate(toolkit.tools, {MissingTools: list(missing)}, limit=60, **more)
+
+    (install,), noop = tools("curl", "gpg", "ca-certificates")
+    assert (install.arguments[0], install.arguments[3:], noop) == ("apt-tools", (60, "toolkit_timeout"), None)
+    assert "curl ca-certificates" in install.script
+    assert "gpg" not in install.script  # it checks the key of a repository that this host does not get
+    assert tools() == tools("gpg") == ([], "downloads are possible")
+    bundle: Any = object()
+    assert tools("curl", origin=Origin(bundle=bundle)) == ([], "nothing is downloaded")
 
 
 def test_owned_files_are_written_whole_with_their_mode(tmp_path: Path) -> None:

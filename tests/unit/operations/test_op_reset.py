@@ -13,7 +13,7 @@ from hami_k3s import traces
 from hami_k3s.facts.reset import Leftovers, Reset
 from hami_k3s.operations import reset
 from hami_k3s.settings import Settings
-from tests.unit.operations.fake_host import FakeHost, Then, operate
+from tests.unit.operations.fake_host import FakeHost, Run, Then, operate, perform
 
 K3S = ("/usr/local/bin/k3s", "/var/lib/rancher/k3s")
 BARE = Leftovers(answered=True)
@@ -218,16 +218,13 @@ def test_the_audit_fails_only_for_what_was_asked(
     assert left in said
 
 
-def test_the_audit_names_what_stays(monkeypatch: pytest.MonkeyPatch) -> None:
-    said: list[str] = []
-    monkeypatch.setattr(FakeHost, "log", lambda self, text: said.append(text))
-    monkeypatch.setattr(FakeHost.state, "current_stage", StateStage.Execute)
-    monkeypatch.setattr(reset, "_read", lambda settings: FULL)
-    do(reset.audit, FULL)
-    text = "\n".join(said)
+def test_the_audit_names_what_stays() -> None:
+    host = FakeHost({Reset: FULL})
+    Run(host, stage=StateStage.Execute)
+    perform(host, reset.audit, settings=Settings())
     for part in (
         "reset_k3s is false: /usr/local/bin/k3s",
         "reset_toolkit is false: libnvidia-container1",
         ": /d",
     ):
-        assert part in text
+        assert part in host.heard()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -13,8 +14,10 @@ from hami_k3s.facts.hami import Hami
 from hami_k3s.facts.k3s import K3s
 from hami_k3s.operations import hami, k3s
 from hami_k3s.waits import Look, until
-from tests.unit.operations.fake_host import FakeHost, Then
-from tests.unit.operations.test_op_cluster import RUNNING, VERSION
+from tests.unit.facts.answers import answered
+from tests.unit.operations.fake_host import FakeHost, Then, by_word
+from tests.unit.operations.test_op_k3s import RUNNING, VERSION
+from tests.unit.test_lib_cluster import lab
 from tests.unit.test_lib_gates import DONE, PLUGIN, SCHEDULER, node
 
 
@@ -31,7 +34,7 @@ class Clock:
 @pytest.fixture(autouse=True)
 def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
     clock = Clock()
-    for module in (waits, hami):
+    for module in (waits, hami, k3s):
         monkeypatch.setattr(module, "time", clock)
     monkeypatch.setattr(transient, "_begun", set())
     return clock
@@ -81,6 +84,18 @@ def test_failed_for_good_ends_at_once(clock: Clock) -> None:
     )
     assert clock.now < 1010
     assert host.said == ["k3s: exit status 1", "log"]
+
+
+def test_a_connection_that_is_gone_ends_a_wait(clock: Clock, monkeypatch: pytest.MonkeyPatch) -> None:
+    transport = SimpleNamespace(is_active=lambda: clock.now < 1010)
+    host: Any = FakeHost()
+    monkeypatch.setattr(
+        host, "connector", SimpleNamespace(client=SimpleNamespace(get_transport=lambda: transport))
+    )
+    assert not until(host, "k3s", 600, looks(WAIT), "k3s_ready_timeout", lambda: "log")
+    assert clock.now < 1015
+    assert host.said[-1].startswith("k3s: the connection to the host was lost. Run the same command again")
+    assert until(host, "k3s", 600, looks(DONE_LOOK), "k3s_ready_timeout")  # what is seen is seen
 
 
 class Unit:
@@ -192,7 +207,8 @@ def test_lost_connection_is_a_reason_not_a_crash() -> None:
         raise OSError("Socket is closed")
 
     host: Any = FakeHost(answer=lost)
-    assert remote.run(host, "true") == remote.Result(False, "", "OSError: Socket is closed")
+    reason = "the host cannot be reached any more (OSError: Socket is closed)"
+    assert remote.run(host, "true") == remote.Result(False, "", reason, lost=reason)
     assert not transient.work(None, host, "x", "X", "y", 30, "toolkit_timeout")  # type: ignore[arg-type]
     assert "Socket is closed" in host.heard()
 
@@ -217,6 +233,59 @@ def test_k3s_that_crash_loops_ends_early_with_its_journal(clock: Clock) -> None:
 def test_k3s_comes_up() -> None:
     host: Any = FakeHost({K3s: Then([replace(RUNNING, api=None), replace(RUNNING, own=None), RUNNING])})
     assert k3s.wait_ready(None, host, VERSION, 300)  # type: ignore[arg-type]
+
+
+HOPELESS = [
+    ('level=fatal msg="starting kubernetes: token CA hash does not match the Cluster CA"', "another token"),
+    ('level=error msg="failed to normalize server token"', "Remove `token` and `token-file`"),
+    ('level=error msg="CA cert validation failed: Unauthorized"', "reset.py and --data reset_k3s=true"),
+    (
+        'level=info msg="Waiting to retrieve agent configuration: Node password rejected"',
+        "NAME.node-password.k3s",
+    ),
+]
+
+
+STARTING = replace(RUNNING, active="activating", sub="start")
+
+
+@pytest.mark.parametrize(("line", "advice"), HOPELESS)
+def test_k3s_that_says_it_will_never_get_there(clock: Clock, line: str, advice: str) -> None:
+    host: Any = FakeHost({K3s: STARTING}, answer=lambda script, stdin: (True, line))
+    assert not k3s.wait_ready(None, host, VERSION, 300)  # type: ignore[arg-type]
+    assert k3s.PATIENCE < clock.now - 1000 < 15
+    assert f"k3s: {line}" in host.said
+    assert advice in host.heard()
+    assert "k3s_ready_timeout" not in host.heard()  # more time would not help
+
+
+def test_k3s_is_given_a_moment_and_its_restarts_a_chance() -> None:
+    host: Any = FakeHost(
+        {K3s: Then([STARTING, RUNNING])}, answer=lambda script, stdin: (True, HOPELESS[0][0])
+    )
+    assert k3s.wait_ready(None, host, VERSION, 300)  # type: ignore[arg-type]
+    assert host.ran == []
+
+
+@pytest.mark.parametrize("line", ["", 'level=info msg="Waiting for cri connection"'])
+def test_other_lines_end_no_wait(clock: Clock, line: str) -> None:
+    host: Any = FakeHost({K3s: STARTING}, answer=lambda script, stdin: (True, line))
+    assert not k3s.wait_ready(None, host, VERSION, 30)  # type: ignore[arg-type]
+    assert clock.now >= 1030
+    assert "last seen: k3s.service is activating (start)" in host.heard()
+
+
+def test_an_agents_journal_is_that_of_its_own_unit() -> None:
+    s1, a1 = lab(1, 1)
+    s1.answer = by_word({"/api/v1/nodes": "\n".join(answered({"api": "ok"}))})
+    service = "ActiveState=activating\nSubState=start"
+    own = "\n".join(answered({"hostname": "a1", "service": service}))
+    a1.answer = by_word({"journalctl": HOPELESS[3][0], "hostname | tr": own})
+    assert not k3s.wait_ready(None, a1, VERSION, 300)  # type: ignore[arg-type]
+    assert "Node password rejected" in a1.heard()
+    (journal, *_) = [script for script in a1.scripts() if "journalctl" in script]
+    assert "_SYSTEMD_INVOCATION_ID=$(systemctl show k3s-agent.service -p InvocationID --value)" in journal
+    assert "last lines of `journalctl -u k3s-agent`:" in a1.said
 
 
 NOTHING_REGISTERED = replace(DONE, **node(annotations={}))

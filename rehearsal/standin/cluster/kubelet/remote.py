@@ -7,6 +7,7 @@ from typing import Any
 
 import aiohttp
 from aiohttp import WSMsgType, web
+from yarl import URL
 
 from .. import identity, log, paths
 from ..cluster import Cluster
@@ -68,7 +69,11 @@ class Router:
         address = next((a["address"] for a in status.get("addresses", []) if a["type"] == "InternalIP"), "")
         port = status.get("daemonEndpoints", {}).get("kubeletEndpoint", {}).get("Port", 10250)
         meta = pod["metadata"]
-        url = f"https://{address}:{port}/pods/{meta['namespace']}/{meta['name']}/{sub}?{request.query_string}"
+        # As it came: decoded and encoded again, a script in it would lose its line ends.
+        query = request.rel_url.raw_query_string
+        url = URL(
+            f"https://{address}:{port}/pods/{meta['namespace']}/{meta['name']}/{sub}?{query}", encoded=True
+        )
         try:
             if request.headers.get("Upgrade", "").lower() == "websocket":
                 return await self._socket(request, url)
@@ -78,7 +83,7 @@ class Router:
             text = f'Get "https://{address}:{port}/{sub}": proxy error from 127.0.0.1:{paths.API_PORT} while dialing '
             raise ProblemError(500, f"{text}{address}:{port}, code 502: 502 Bad Gateway") from lost
 
-    async def _plain(self, request: web.Request, url: str) -> web.StreamResponse:
+    async def _plain(self, request: web.Request, url: URL) -> web.StreamResponse:
         limit = aiohttp.ClientTimeout(total=None, sock_connect=5)
         async with self.session.get(url, ssl=self.context, timeout=limit) as answer:
             kind = {"Content-Type": answer.headers.get("Content-Type", "text/plain")}
@@ -88,7 +93,7 @@ class Router:
                 await response.write(piece)
             return response
 
-    async def _socket(self, request: web.Request, url: str) -> web.StreamResponse:
+    async def _socket(self, request: web.Request, url: URL) -> web.StreamResponse:
         offered = [p.strip() for p in request.headers.get("Sec-WebSocket-Protocol", "").split(",")]
         try:
             opening = self.session.ws_connect(url, ssl=self.context, protocols=offered, max_msg_size=0)
