@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -9,7 +10,7 @@ import pytest
 
 from hami_k3s.facts.cluster import Cluster
 from hami_k3s.facts.hami import Hami
-from hami_k3s.facts.helm import Release
+from hami_k3s.facts.helm import Release, ReleaseState
 from hami_k3s.facts.k3s import K3s
 from hami_k3s.facts.nvidia import OnBus
 from hami_k3s.facts.shared import Shared
@@ -67,7 +68,10 @@ def test_both_halves_are_the_whole(
 ) -> None:
     whole, one = api.read(fact, shell, **arguments), fact()
     halves = [api.host.shell(script, shell) for script in (one.own(**arguments), one.asked(**arguments))]
-    assert one.process(halves[0] + halves[1]) == whole
+    both = one.process(halves[0] + halves[1])
+    if isinstance(whole, ReleaseState):  # somebody's helm may really be at work on this machine
+        whole, both = replace(whole, working=False), replace(both, working=False)
+    assert both == whole
     assert {line.partition("=")[0] for line in halves[0]}.isdisjoint(
         line.partition("=")[0] for line in halves[1]
     )

@@ -24,7 +24,7 @@ DEPLOYED = ReleaseState(
     chart_version=SETTINGS.hami_chart_version,
     values=values(SETTINGS, SETTINGS.k3s_version, 1),
     server_version=SETTINGS.k3s_version,
-    nodes=1,
+    servers=1,
 )
 
 
