@@ -191,7 +191,17 @@ def test_values_are_never_run(name: str, outcome: str, tmp_path: Path) -> None:
     tools = tmp_path / "bin"
     tools.mkdir()
     status = 0 if outcome == "works" else 1
-    for tool in ("curl", "apt-get", "apt-mark", "dpkg", "gpg", "helm", "k3s", "update-ca-certificates"):
+    for tool in (
+        "curl",
+        "apt-cache",
+        "apt-get",
+        "apt-mark",
+        "dpkg",
+        "gpg",
+        "helm",
+        "k3s",
+        "update-ca-certificates",
+    ):
         (tools / tool).write_text(f"#!/bin/sh\nexit {status}\n")
         (tools / tool).chmod(0o755)
     script = text(name)
