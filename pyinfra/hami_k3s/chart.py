@@ -23,13 +23,27 @@ def merged(base: Mapping[str, Any], over: Mapping[str, Any]) -> dict[str, Any]:
     return result
 
 
+def _schedulers(version: str, servers: int, nodes: int) -> int:
+    """How many: one a server, of which one leads."""
+    if not releases.several_schedulers(version):
+        return 1
+    # With the required anti-affinity an upgrade needs a node that has none yet.
+    room = nodes - 1 if releases.rolling_deadlock(version) else nodes
+    return min(servers, room, MOST_SCHEDULERS)
+
+
 def values(
-    settings: Settings, server_version: str, servers: int, digests: Mapping[str, str] | None = None
+    settings: Settings,
+    server_version: str,
+    servers: int,
+    nodes: int,
+    digests: Mapping[str, str] | None = None,
 ) -> dict[str, Any]:
     """The release's values.
 
     + server_version: the API server's gitVersion; the kube-scheduler's tag follows it
-    + servers: how many servers the cluster has; several keep the scheduler several times, one of them leading
+    + servers: how many servers the cluster has; where there are several, so are the schedulers
+    + nodes: how many nodes it has, servers included
     + digests: of the locked images, by full name. A tag `v1.36.2@sha256:...` makes every chart's reference one by digest
     """
     locked = digests or {}
@@ -55,8 +69,9 @@ def values(
         },
         "devicePlugin": {"service": {"type": "ClusterIP"}},
     }
-    if servers > 1:
-        ours["scheduler"] |= {"replicas": min(servers, MOST_SCHEDULERS), "leaderElect": True}
+    replicas = _schedulers(settings.hami_chart_version, servers, nodes)
+    if replicas > 1:
+        ours["scheduler"] |= {"replicas": replicas, "leaderElect": True}
     elif releases.rolling_deadlock(settings.hami_chart_version):
         ours["scheduler"]["leaderElect"] = False
     return merged(merged(ours, _pins(settings.hami_chart_version, locked)), settings.hami_values)

@@ -81,7 +81,7 @@ def test_architectures() -> None:
 
 
 def test_values_of_2_9() -> None:
-    assert chart.values(NEW, "v1.36.2+k3s1", 1) == {
+    assert chart.values(NEW, "v1.36.2+k3s1", 1, 1) == {
         "scheduler": {
             "kubeScheduler": {
                 "image": {"registry": "registry.k8s.io", "repository": "kube-scheduler", "tag": "v1.36.2"}
@@ -95,41 +95,54 @@ def test_values_of_2_9() -> None:
 
 def test_values_of_2_6() -> None:
     """There the image is one string, and the tag has a key of its own."""
-    assert chart.values(OLD, "v1.36.2+k3s1", 1)["scheduler"] == {
+    assert chart.values(OLD, "v1.36.2+k3s1", 1, 1)["scheduler"] == {
         "kubeScheduler": {"image": "registry.k8s.io/kube-scheduler", "imageTag": "v1.36.2"},
         "service": {"type": "ClusterIP"},
     }
 
 
 @pytest.mark.parametrize(
-    ("version", "servers", "said"),
+    ("version", "servers", "nodes", "said"),
     [
-        ("2.9.0", 1, (None, False)),  # leader election is off only where it is in the way
-        ("2.6.1", 1, (None, None)),
-        ("2.9.0", 2, (2, True)),
-        ("2.9.0", 3, (3, True)),
-        ("2.6.1", 3, (3, True)),
-        ("2.9.0", 5, (3, True)),
+        ("2.9.0", 1, 1, (None, False)),  # leader election is off where it is in the way
+        ("2.9.0", 1, 4, (None, False)),
+        ("2.6.1", 1, 1, (None, None)),
+        ("2.9.0", 3, 6, (3, True)),
+        ("2.9.0", 5, 9, (3, True)),
+        ("2.9.0", 3, 4, (3, True)),
+        ("2.9.0", 3, 3, (2, True)),  # an upgrade needs a node without a scheduler
+        ("2.9.0", 2, 3, (2, True)),
+        ("2.9.0", 2, 2, (None, False)),
+        ("2.10.0", 3, 3, (3, True)),
+        ("2.10.0", 2, 2, (2, True)),
+        (
+            "2.8.3",
+            3,
+            6,
+            (None, False),
+        ),  # a rollout waits for schedulers that do not lead, and they are never ready
+        ("2.7.1", 3, 6, (None, None)),
+        ("2.6.1", 3, 6, (None, None)),
     ],
 )
 def test_several_servers_have_several_schedulers(
-    version: str, servers: int, said: tuple[int | None, bool | None]
+    version: str, servers: int, nodes: int, said: tuple[int | None, bool | None]
 ) -> None:
     settings = Settings(hami_chart_version=version, hami_chart_sha256=SUM)
-    scheduler = chart.values(settings, "v1.36.2+k3s1", servers)["scheduler"]
+    scheduler = chart.values(settings, "v1.36.2+k3s1", servers, nodes)["scheduler"]
     assert (scheduler.get("replicas"), scheduler.get("leaderElect")) == said
 
 
 def test_user_values_win_over_the_number_of_schedulers() -> None:
     settings = NEW.model_copy(update={"hami_values": {"scheduler": {"replicas": 1}}})
-    scheduler = chart.values(settings, "v1.36.2+k3s1", 3)["scheduler"]
+    scheduler = chart.values(settings, "v1.36.2+k3s1", 3, 6)["scheduler"]
     assert (scheduler["replicas"], scheduler["leaderElect"]) == (1, True)
 
 
 @pytest.mark.parametrize("version", ["2.6.0", "2.6.1", "2.7.0", "2.8.3", "2.9.0", "2.10.0"])
 def test_every_known_chart_gets_the_tag_where_it_reads_it(version: str) -> None:
     settings = Settings(hami_chart_version=version, hami_chart_sha256=SUM)
-    found = chart.values(settings, "v1.35.4+k3s2", 1)
+    found = chart.values(settings, "v1.35.4+k3s2", 1, 1)
     for key in releases.scheduler_tag_path(version):
         found = found[key]
     assert found == "v1.35.4"
@@ -140,8 +153,8 @@ def test_mirror_of_the_scheduler_image() -> None:
         "hami_scheduler_registry": "mirror.example:5000",
         "hami_scheduler_repository": "k8s/kube-scheduler",
     }
-    new = chart.values(NEW.model_copy(update=data), "v1.36.2", 1)["scheduler"]["kubeScheduler"]
-    old = chart.values(OLD.model_copy(update=data), "v1.36.2", 1)["scheduler"]["kubeScheduler"]
+    new = chart.values(NEW.model_copy(update=data), "v1.36.2", 1, 1)["scheduler"]["kubeScheduler"]
+    old = chart.values(OLD.model_copy(update=data), "v1.36.2", 1, 1)["scheduler"]["kubeScheduler"]
     assert new["image"]["registry"] == "mirror.example:5000"
     assert old["image"] == "mirror.example:5000/k8s/kube-scheduler"
 
@@ -154,11 +167,11 @@ LOCKED = {
 
 
 def test_locked_images_are_named_by_digest() -> None:
-    found = chart.values(NEW, "v1.36.2+k3s1", 1, LOCKED)
+    found = chart.values(NEW, "v1.36.2+k3s1", 1, 1, LOCKED)
     assert found["scheduler"]["kubeScheduler"]["image"]["tag"] == f"v1.36.2@sha256:{'b' * 64}"
     assert found["scheduler"]["patch"]["imageNew"] == {"tag": f"v1.1.1@sha256:{'c' * 64}"}
     assert found["global"] == {"imageTag": f"v2.9.0@sha256:{'a' * 64}"}
-    old = chart.values(OLD, "v1.36.2+k3s1", 1, LOCKED)
+    old = chart.values(OLD, "v1.36.2+k3s1", 1, 1, LOCKED)
     assert old["scheduler"]["kubeScheduler"]["imageTag"] == f"v1.36.2@sha256:{'b' * 64}"
     jobs = f"docker.io/liangjw/kube-webhook-certgen:v1.1.1@sha256:{'c' * 64}"
     assert old["scheduler"]["patch"]["imageNew"] == jobs
@@ -168,7 +181,7 @@ def test_locked_images_are_named_by_digest() -> None:
 def test_images_that_the_lock_does_not_have_keep_their_tags() -> None:
     """Another kube-scheduler, and two images of HAMi under one tag: no digest is right for both."""
     two = {**LOCKED, "docker.io/mine/hami-plugin:v2.9.0": f"sha256:{'d' * 64}"}
-    found = chart.values(NEW, "v1.35.6+k3s1", 1, two)
+    found = chart.values(NEW, "v1.35.6+k3s1", 1, 1, two)
     assert found["scheduler"]["kubeScheduler"]["image"]["tag"] == "v1.35.6"
     assert "global" not in found
 
@@ -180,7 +193,7 @@ def test_user_values_win_key_by_key() -> None:
         "global": {"imageTag": "v2.9.1"},
     }
     settings = NEW.model_copy(update={"hami_values": user})
-    found = chart.values(settings, "v1.36.2", 1)
+    found = chart.values(settings, "v1.36.2", 1, 1)
     assert found["scheduler"]["service"] == {"type": "NodePort", "schedulerPort": 31998}
     assert found["scheduler"]["leaderElect"] is True
     assert found["scheduler"]["kubeScheduler"]["image"]["tag"] == "v1.36.2"

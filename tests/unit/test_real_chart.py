@@ -61,7 +61,7 @@ def of_user(user: str) -> Settings:
 def named(user: str = "{}") -> list[str]:
     """Images by our own reading of the chart's values."""
     shown = subprocess.run([HELM, "show", "values", CHART], capture_output=True, check=True, timeout=60)
-    wanted = chart.values(of_user(user), SERVER, 1)
+    wanted = chart.values(of_user(user), SERVER, 1, 1)
     return chart.images(version(), chart.merged(yaml.safe_load(shown.stdout), wanted))
 
 
@@ -75,7 +75,7 @@ def objects(
     locked: bool = False,
 ) -> list[dict[str, Any]]:
     digests = {name: f"sha256:{number:064x}" for number, name in enumerate(named(user))} if locked else {}
-    values = chart.values(of_user(user), server, nodes, digests)
+    values = chart.values(of_user(user), server, nodes, nodes, digests)
     done = subprocess.run(
         [
             HELM,
@@ -180,8 +180,17 @@ def test_one_node_can_be_upgraded() -> None:
         assert "leaderElect: true" not in text
 
 
-def test_several_nodes_keep_leader_election() -> None:
-    assert "--leader-elect=true" in yaml.safe_dump(scheduler(nodes=3))
+@pytest.mark.parametrize("nodes", [2, 3, 4])
+def test_several_servers_can_be_upgraded(nodes: int) -> None:
+    """One scheduler more than usual must find a node, and each of them must get ready without leading."""
+    (deployment,) = of_kind("Deployment", nodes=nodes)
+    required = "requiredDuringSchedulingIgnoredDuringExecution" in yaml.safe_dump(deployment)
+    replicas = deployment["spec"]["replicas"]
+    assert replicas + 1 <= nodes or not required
+    several = releases.several_schedulers(version())
+    assert (replicas > 1) is (several and (nodes > 2 or not releases.rolling_deadlock(version())))
+    if replicas > 1:
+        assert "--leader-elect=true" in yaml.safe_dump(deployment)
 
 
 def test_plugin_wants_the_label_that_we_set() -> None:

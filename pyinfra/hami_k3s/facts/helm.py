@@ -1,4 +1,4 @@
-"""A Helm release, and what its values depend on: the server's version and the number of servers."""
+"""A Helm release, and what its values depend on: the server's version and the numbers of nodes and servers."""
 
 from __future__ import annotations
 
@@ -32,6 +32,7 @@ class ReleaseState:
     values: dict[str, Any] = field(default_factory=dict)
     good_revision: int | None = None
     server_version: str | None = None
+    nodes: int | None = None
     servers: int | None = None
     age_s: int | None = None  # seconds since helm last touched the release, by the host's clock
     working: bool = False  # a helm process is at work on this host
@@ -69,6 +70,7 @@ def parse(output: list[str]) -> ReleaseState:
     nodes = answer_items(answers, "nodes")
     common: dict[str, Any] = {
         "server_version": api.server_version(answers),
+        "nodes": len(nodes) if nodes is not None else None,
         "servers": sum(node(one).server for one in nodes) if nodes is not None else None,
         "working": answers.get("working", batch.NOTHING).value is not None,
         "cut_off": answers.get("cut_off", batch.NOTHING).value == "yes",
@@ -109,7 +111,7 @@ class Release(Shared[ReleaseState]):
     .. code:: python
 
         ReleaseState(status="deployed", revision=1, chart="hami", chart_version="2.9.0", values={...},
-                     server_version="v1.36.2+k3s1", servers=1)
+                     server_version="v1.36.2+k3s1", nodes=1, servers=1)
     """
 
     default = ReleaseState

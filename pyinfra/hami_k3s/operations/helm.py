@@ -95,7 +95,8 @@ def hami(settings: Settings, origin: Origin | None = None) -> Generator[PyinfraC
         noted(host, [Difference("release", settings.hami_release, str(state.status), "deployed")])
         yield FunctionCommand(wait_for_helm, (arguments, settings.hami_ready_timeout), {})
         state = host.get_fact(Release, **arguments)
-    if state.server_version is None or state.servers is None or state.status is None:
+    wanted = _values(state, settings, origin)
+    if wanted is None or state.status is None:
         reason = state.error or "the API server does not answer"
         noted(
             host,
@@ -103,7 +104,6 @@ def hami(settings: Settings, origin: Origin | None = None) -> Generator[PyinfraC
         )
         yield FunctionCommand(fail, (f"helm cannot be used: {reason}. `journalctl -u k3s` says why",), {})
         return
-    wanted = _values(settings, state.server_version, state.servers, origin)
     if not noted(host, differences(state, settings.hami_chart_version, wanted)):
         host.noop(f"HAMi {settings.hami_chart_version} is deployed with these values")
         return
@@ -132,17 +132,18 @@ def hami(settings: Settings, origin: Origin | None = None) -> Generator[PyinfraC
     )
 
 
-def _values(settings: Settings, server_version: str, servers: int, origin: Origin) -> dict[str, Any]:
+def _values(state: ReleaseState, settings: Settings, origin: Origin) -> dict[str, Any] | None:
+    """The release's values for the cluster as it is, None when it does not answer."""
+    if state.server_version is None or state.nodes is None or state.servers is None:
+        return None
     digests = origin.lock.digests if origin.lock else {}
-    return values(settings, server_version, servers, digests)
+    return values(settings, state.server_version, state.servers, state.nodes, digests)
 
 
 def settled(state: ReleaseState, settings: Settings, origin: Origin) -> bool:
     """Is the release deployed as these settings want it? A cluster that does not answer is not."""
-    if state.server_version is None or state.servers is None or state.status is None:
-        return False
-    wanted = _values(settings, state.server_version, state.servers, origin)
-    return not differences(state, settings.hami_chart_version, wanted)
+    wanted = _values(state, settings, origin)
+    return wanted is not None and not differences(state, settings.hami_chart_version, wanted)
 
 
 def _chart_values(settings: Settings, sent: str = "") -> dict[str, Any]:

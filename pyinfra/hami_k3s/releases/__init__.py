@@ -26,6 +26,9 @@ _TAG_KEYS = {
 }
 # These put a *required* anti-affinity on the scheduler with leader election: one node can never roll it.
 _ROLLING_DEADLOCK = ("2.8.0", "2.8.1", "2.8.3", "2.9.0")
+# In these a scheduler that does not lead is ready all the same, and is asked nothing. In 2.8 it is never ready, so that a
+# rollout of several cannot end; before, it is asked like the one that leads (HAMi #1954).
+_SEVERAL_SCHEDULERS = ("2.9.0", "2.10.0")
 
 
 def numbers(version: str) -> tuple[int, ...]:
@@ -99,5 +102,10 @@ def scheduler_tag_path(chart_version: str) -> tuple[str, ...]:
 
 
 def rolling_deadlock(chart_version: str) -> bool:
-    """Does leader election stop this chart from being upgraded on one node?"""
+    """Does leader election stop this chart from being upgraded where each node has a scheduler?"""
     return chart_version in _ROLLING_DEADLOCK
+
+
+def several_schedulers(chart_version: str) -> bool:
+    """Do several schedulers work with this chart?"""
+    return chart_version in _SEVERAL_SCHEDULERS

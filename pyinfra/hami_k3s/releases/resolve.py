@@ -200,7 +200,7 @@ def in_chart(archive: Path, name: str) -> dict[str, Any]:
 
 def images_of(settings: Settings, archive: Path) -> list[str]:
     """Full names of every image that HAMi and verify need. Errors: FetchError."""
-    wanted = chart.values(settings, settings.k3s_version, servers=1)
+    wanted = chart.values(settings, settings.k3s_version, servers=1, nodes=1)
     try:
         whole = chart.merged(in_chart(archive, "values.yaml"), wanted)
         found = chart.images(settings.hami_chart_version, whole)

@@ -64,7 +64,7 @@ def test_deployed() -> None:
     now = release()
     assert (now.status, now.revision, now.chart, now.chart_version) == ("deployed", 3, "hami", "2.9.0")
     assert now.values == {"scheduler": {"leaderElect": False}}
-    assert (now.good_revision, now.server_version, now.servers) == (3, "v1.36.2+k3s1", 1)
+    assert (now.good_revision, now.server_version, (now.nodes, now.servers)) == (3, "v1.36.2+k3s1", (2, 1))
     assert now.age_s == 60
     assert not now.working
     assert not now.cut_off

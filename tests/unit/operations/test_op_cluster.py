@@ -16,7 +16,7 @@ from tests.unit.operations.test_op_k3s import VERSION
 from tests.unit.test_lib_gates import DONE
 
 SETTINGS = Settings()
-WANTED = chart.values(SETTINGS, VERSION, 1)
+WANTED = chart.values(SETTINGS, VERSION, 1, 1)
 DEPLOYED = ReleaseState(
     status="deployed",
     revision=2,
@@ -25,6 +25,7 @@ DEPLOYED = ReleaseState(
     values=WANTED,
     good_revision=2,
     server_version=VERSION,
+    nodes=1,
     servers=1,
     age_s=4000,
 )
@@ -45,7 +46,7 @@ def test_release_that_is_the_same() -> None:
         {"chart_version": "2.8.0"},
         {"values": {}},
         {"server_version": "v1.37.0+k3s1"},  # the server was upgraded: another scheduler tag
-        {"servers": 3},  # several schedulers, one of them leading
+        {"servers": 3, "nodes": 5},  # several schedulers, one of them leading
         {"status": "failed"},  # the same values, and yet it must run again
         {"status": "uninstalled"},
     ],
@@ -101,6 +102,7 @@ def test_somebody_elses_helm_is_waited_for_and_its_result_counts() -> None:
         ),
         ({"server_version": None}, "the API server does not answer"),
         ({"servers": None}, "the API server does not answer"),
+        ({"nodes": None}, "the API server does not answer"),
     ],
 )
 def test_release_that_cannot_be_read_fails_this_host(changes: dict[str, Any], words: str) -> None:
@@ -127,7 +129,7 @@ def test_only_one_server_of_a_cluster_installs() -> None:
 def test_user_values_are_part_of_what_is_compared() -> None:
     settings = Settings(hami_values={"devicePlugin": {"deviceSplitCount": 4}})
     assert len(release(DEPLOYED, settings=settings)[0]) == 1
-    same = replace(DEPLOYED, values=chart.values(settings, VERSION, 1))
+    same = replace(DEPLOYED, values=chart.values(settings, VERSION, 1, 1))
     assert release(same, settings=settings)[0] == []
 
 

@@ -22,8 +22,9 @@ DEPLOYED = ReleaseState(
     revision=1,
     chart="hami",
     chart_version=SETTINGS.hami_chart_version,
-    values=values(SETTINGS, SETTINGS.k3s_version, 1),
+    values=values(SETTINGS, SETTINGS.k3s_version, 1, 1),
     server_version=SETTINGS.k3s_version,
+    nodes=1,
     servers=1,
 )
 
