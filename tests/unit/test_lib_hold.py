@@ -133,15 +133,17 @@ def at_work(folder: Path) -> None:
 
 
 def test_two_commands_on_this_machine_itself(tmp_path: Path) -> None:
-    first = start(tmp_path, "first", f"touch {tmp_path}/begun; sleep 4; touch {tmp_path}/ended")
+    until = f"for i in $(seq 600); do [ ! -e {tmp_path}/go ] || break; sleep 0.1; done"
+    first = start(tmp_path, "first", f"touch {tmp_path}/begun; {until}; touch {tmp_path}/ended")
     at_work(tmp_path)
     refused = start(tmp_path, "refused", f"touch {tmp_path}/never", limit=0)
-    second = start(tmp_path, "second", f"test -e {tmp_path}/ended")
+    second = start(tmp_path, "second", f"test -e {tmp_path}/ended", limit=60)
     said = refused.communicate(timeout=60)[0]
     assert refused.returncode != 0
     assert f"(process {first.pid} there)" in said
     assert "pyinfra @local" in said
     assert not (tmp_path / "never").exists()
+    (tmp_path / "go").touch()
     said = second.communicate(timeout=60)[0]
     assert second.returncode == 0, said
     assert first.communicate(timeout=60)[0]
