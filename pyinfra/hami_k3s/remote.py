@@ -18,7 +18,7 @@ from hami_k3s import hold
 # sshd lets ten commands run on one connection at a time (MaxSessions); a cluster's agents share their server's.
 CHANNELS = 8
 LOST = "the connection to the host was lost"
-KEEPALIVE, SILENCE = 15, 60  # seconds
+KEEPALIVE, SILENCE = 10, 45  # seconds
 # By name: in an operation's body `host` is a stand-in for whichever host is at work in that greenlet.
 _channels: dict[str, BoundedSemaphore] = {}
 
