@@ -7,6 +7,7 @@ is waited for, never started a second time beside itself. A step may be begun ah
 from __future__ import annotations
 
 import shlex
+from base64 import b64encode
 from typing import NamedTuple
 
 from pyinfra.api import Host, State
@@ -104,14 +105,18 @@ def wait(host: Host, name: str, what: str, limit: int, setting: str, first: Resu
 
 
 def begin(state: State, host: Host, *steps: Step) -> bool:
-    """Start these steps and leave them at work; `work` waits for each when its turn has come.
+    """Start these steps, in one command, and leave them at work; `work` waits for each when its turn has come.
 
     One that cannot be started, or is still at work for an interrupted run, is left to `work` as well.
     """
+    lines = []
     for step in steps:
-        started = _start(host, step.name, step.script, step.limit, linger=False)
-        if started.ok and started.stdout.strip() != BUSY:
-            _begun.add((host.name, step.name))
+        text = b64encode((CLEAN_END + step.script).encode()).decode()
+        script = _launch(step.name, f"base64 -d <<'END' >{FOLDER}/{step.name}/script", step.limit)
+        # The text of a here-document follows the line that asks for it.
+        lines += [f"{script} && echo {step.name}", text, "END"]
+    said = run(host, "sh -s", stdin="\n".join(lines)).stdout.splitlines()
+    _begun.update((host.name, step.name) for step in steps if step.name in said)
     return True
 
 
@@ -140,14 +145,19 @@ def work(state: State, host: Host, name: str, what: str, script: str, limit: int
     return wait(host, name, what, limit, setting, start)
 
 
-def _start(host: Host, name: str, script: str, limit: int, linger: bool = True) -> Result:
-    folder = shlex.quote(f"{FOLDER}/{name}")
+def _start(host: Host, name: str, script: str, limit: int) -> Result:
+    busy = f"if systemctl is-active --quiet {_unit(name)}; then echo {BUSY}; exit 0; fi"
+    launch = _launch(name, f"cat >{FOLDER}/{name}/script", limit)
+    return run(host, f"{busy}; {launch} && {{ {_show(name)}; }}", stdin=CLEAN_END + script)
+
+
+def _launch(name: str, write: str, limit: int) -> str:
+    """Shell that starts the unit, unless it is at work; `write` is what puts its script into the folder."""
+    folder = f"{FOLDER}/{name}"
     inner = f"sh {folder}/script >{folder}/log 2>&1 </dev/null; echo $? >{folder}/rc.new; mv {folder}/rc.new {folder}/rc"
-    return run(
-        host,
-        f"if systemctl is-active --quiet {_unit(name)}; then echo {BUSY}; exit 0; fi; "
-        f"umask 077; mkdir -p {folder} && rm -f {folder}/rc {folder}/log && cat >{folder}/script && "
+    return (
+        f"! systemctl is-active --quiet {_unit(name)} && umask 077 && mkdir -p {folder} && "
+        f"rm -f {folder}/rc {folder}/log && {write} && "
         f"systemd-run --quiet --collect --unit={_unit(name)} --property=RuntimeMaxSec={limit} --setenv=HOME=/root "
-        f"sh -c {shlex.quote(inner)}" + (f" && {{ {_show(name)}; }}" if linger else ""),
-        stdin=CLEAN_END + script,
+        f"sh -c {shlex.quote(inner)}"
     )

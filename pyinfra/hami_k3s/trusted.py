@@ -65,6 +65,13 @@ def plan(host: Host, fact: type[FactBase[T]], **arguments: Any) -> None:
     _planned.setdefault(host.name, {})[_key(fact, arguments)] = (fact, arguments)
 
 
+def keep(host: Host, value: T, fact: type[FactBase[T]], **arguments: Any) -> None:
+    """What the operation that ends now has read last, after its own changes: the next reader may trust it."""
+    readings = _of(cluster.real(host))
+    readings.changes += 1  # this operation's own end
+    readings.known = {_key(fact, arguments): value}
+
+
 def read(host: Host, fact: type[FactBase[T]], **arguments: Any) -> T:
     """The fact, from this run's last reading if nothing has changed since.
 

@@ -10,9 +10,10 @@ from typing import Any
 
 import jsonschema
 
-from hami_k3s import reports
 from hami_k3s.isolation.evidence import Evidence
 from hami_k3s.isolation.outcome import HostOutcome, NotTested, decide
+from hami_k3s.reports.folder import report_directory
+from hami_k3s.reports.run import Run
 from tests.recorded.lab import PROBE, evidence
 
 STARTED = datetime(2026, 7, 7, 12, 25, 15, tzinfo=timezone(timedelta(hours=2)))
@@ -28,11 +29,9 @@ def outcome(found: Evidence | None = None, host: str = "rtx-1", *more: Evidence)
     return decide(host, [found or evidence(), *more], left_out, versions, STARTED, FINISHED)
 
 
-def written(
-    tmp_path: Path, *outcomes: HostOutcome, language: str = "en"
-) -> tuple[reports.Run, dict[str, Any]]:
+def written(tmp_path: Path, *outcomes: HostOutcome, language: str = "en") -> tuple[Run, dict[str, Any]]:
     """A finished run and its report.json, which follows the schema."""
-    run = reports.Run(reports.report_directory(tmp_path, STARTED), STARTED, language)
+    run = Run(report_directory(tmp_path, STARTED), STARTED, language)
     for one in outcomes:
         run.expect(one.host)
     for one in outcomes:

@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 from hami_k3s import command_line
-from hami_k3s.reports import run_directory
+from hami_k3s.reports.folder import run_directory
 
 ROOT = Path(__file__).resolve().parents[2]
 PYINFRA = str(Path(sys.executable).parent / "pyinfra")

@@ -13,19 +13,21 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hami_k3s import reports
 from hami_k3s.isolation.claims import CLAIMS
 from hami_k3s.isolation.evidence import Webhook
 from hami_k3s.isolation.outcome import HostOutcome, unreached
 from hami_k3s.isolation.verdict import Status, Verdict
-from hami_k3s.reports import document, file_name
+from hami_k3s.reports import document, terminal
+from hami_k3s.reports.document import file_name
+from hami_k3s.reports.folder import report_directory
 from hami_k3s.reports.plain import plain, short
+from hami_k3s.reports.run import Run
 from tests.recorded.lab import NODE, OTHER_UUID, UUID, evidence
 from tests.recorded.outcomes import FINISHED, NOT_ENFORCED, SCHEMA, STARTED, outcome, written
 
 
 def test_the_table_shows_every_claim_with_what_was_expected_and_observed() -> None:
-    text = reports.render(outcome())
+    text = terminal.render(outcome())
     lines = text.splitlines()
     assert lines[0] == "rtx-1"
     assert lines[1].split() == ["claim", "verdict", "expected", "observed"]
@@ -36,8 +38,8 @@ def test_the_table_shows_every_claim_with_what_was_expected_and_observed() -> No
 
 
 def test_uuids_are_short_in_the_table_and_whole_in_the_json(tmp_path: Path) -> None:
-    assert UUID not in reports.render(outcome())
-    assert "8000 MiB of GPU-3c4a3856…" in " ".join(reports.render(outcome()).split())
+    assert UUID not in terminal.render(outcome())
+    assert "8000 MiB of GPU-3c4a3856…" in " ".join(terminal.render(outcome()).split())
     assert short("no GPU-0 here, GPU-3c4a3856-fbb4") == "no GPU-0 here, GPU-3c4a3856-fbb4"
     _, found = written(tmp_path, outcome())
     (co_resident,) = (one for one in found["hosts"][0]["verdicts"] if one["claim"] == "co-resident")
@@ -49,14 +51,14 @@ def test_the_table_is_wrapped_and_nothing_is_cut(width: int) -> None:
     verdict = Verdict(
         "driver", Status.FAIL, "expected " * 40, "observed " * 40, "why " * 60, "fix --it " * 40
     )
-    text = reports.render(HostOutcome("rtx-1", node_verdicts=(verdict,)), width)
+    text = terminal.render(HostOutcome("rtx-1", node_verdicts=(verdict,)), width)
     assert max(len(line) for line in text.splitlines()) <= max(width, 72)
     for word, count in (("expected", 41), ("observed", 41), ("why", 60), ("--it", 40)):
         assert text.split().count(word) == count
 
 
 def test_a_failure_says_why_and_how_to_fix_it() -> None:
-    text = reports.render(outcome(NOT_ENFORCED))
+    text = terminal.render(outcome(NOT_ENFORCED))
     assert "rtx-1: fail (14 pass, 1 fail, 3 skip; refused)" in text.splitlines()
     assert "  refused (fail): the limit is not enforced: a pod can take its neighbour's memory" in text
     assert "    to fix: " in text
@@ -64,14 +66,14 @@ def test_a_failure_says_why_and_how_to_fix_it() -> None:
 
 def test_several_cards_are_told_apart_and_explained_once() -> None:
     other = evidence(card_uuid=OTHER_UUID)
-    text = reports.render(outcome(NOT_ENFORCED, "rtx-1", replace(NOT_ENFORCED), other))
+    text = terminal.render(outcome(NOT_ENFORCED, "rtx-1", replace(NOT_ENFORCED), other))
     assert text.count("card 0 (NVIDIA RTX PRO 6000 Blackwell Server Edition, GPU-3c4a3856…)") == 2
     assert text.count("the limit is not enforced: a pod can take") == 1
     assert "on 3 cards; refused[0], " in text.splitlines()[-1]
 
 
 def test_skips_and_errors_are_explained_too() -> None:
-    text = reports.render(
+    text = terminal.render(
         outcome(evidence(webhook=Webhook((), None), cards=None, errors={"cards": "no ssh"}))
     )
     assert "not tried: needs webhook, which does not hold (fail)" in " ".join(text.split())
@@ -81,7 +83,7 @@ def test_skips_and_errors_are_explained_too() -> None:
 
 
 def test_no_verdict_is_not_a_pass() -> None:
-    assert reports.summary(HostOutcome("rtx-1")) == "rtx-1: error (no claim was decided)"
+    assert terminal.summary(HostOutcome("rtx-1")) == "rtx-1: error (no claim was decided)"
 
 
 def test_the_fleet_ends_with_one_line_a_host_and_one_for_all(
@@ -89,7 +91,7 @@ def test_the_fleet_ends_with_one_line_a_host_and_one_for_all(
 ) -> None:
     monkeypatch.setenv("GPU_FLEET", "my fleet.yaml")
     monkeypatch.setattr(sys, "argv", ["/bin/pyinfra", "inventory.py", "deploys/verify.py", "--limit", "rtx*"])
-    run = reports.Run(reports.report_directory(tmp_path, STARTED), STARTED)
+    run = Run(report_directory(tmp_path, STARTED), STARTED)
     for host in ("rtx-1", "rtx-2", "rtx 3"):
         run.expect(host)
     run.add(outcome())
@@ -170,7 +172,7 @@ def test_a_host_that_was_not_reached_is_there_with_every_claim(tmp_path: Path) -
 
 
 def test_an_interrupted_run_has_every_host(tmp_path: Path) -> None:
-    run = reports.Run(reports.report_directory(tmp_path, STARTED), STARTED)
+    run = Run(report_directory(tmp_path, STARTED), STARTED)
     for host in ("rtx-1", "rtx-2"):
         run.expect(host)
     run.add(outcome())
@@ -222,11 +224,8 @@ def test_a_report_is_replaced_whole(tmp_path: Path, monkeypatch: pytest.MonkeyPa
 
 
 def test_the_directory_is_named_by_utc_time() -> None:
-    assert reports.report_directory("reports", STARTED) == Path("reports/2026-07-07T10-25-15Z")
-    assert (
-        reports.report_directory("r", datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)).name
-        == "2026-01-02T03-04-05Z"
-    )
+    assert report_directory("reports", STARTED) == Path("reports/2026-07-07T10-25-15Z")
+    assert report_directory("r", datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)).name == "2026-01-02T03-04-05Z"
 
 
 def test_hosts_with_strange_names_are_files_of_their_own() -> None:

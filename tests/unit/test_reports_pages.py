@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from hami_k3s import reports
 from hami_k3s.isolation.claims import CLAIMS
 from hami_k3s.isolation.evidence import Event
 from hami_k3s.isolation.outcome import unreached
+from hami_k3s.reports import terminal
 from hami_k3s.reports.plain import block, plain
 from tests.recorded.lab import OVERASK, PROBE, evidence
 from tests.recorded.outcomes import NOT_ENFORCED, outcome, written
@@ -78,7 +78,7 @@ def test_text_from_hosts_cannot_move_the_cursor_or_become_markup(tmp_path: Path)
         node=HOSTILE,
     )
     mine = outcome(found, HOSTILE)
-    text = reports.render(mine)
+    text = terminal.render(mine)
     assert all(char.isprintable() or char == "\n" for char in text)
     run, whole = written(tmp_path, mine)
     assert whole["hosts"][0]["host"] == HOSTILE

@@ -16,7 +16,7 @@ from pyinfra.context import ctx_state
 from hami_k3s import command_line, gate
 from hami_k3s.looking import Found
 from hami_k3s.reports import drift as report
-from hami_k3s.reports.run import replace, run_directory, to_json
+from hami_k3s.reports.folder import replace, run_directory, to_json
 from hami_k3s.settings import Settings
 
 # Of this run, by host name: what its operations found, and the hosts whose last operation has looked.

@@ -70,10 +70,10 @@ def service_differences(state: K3sState, unit: str = "k3s") -> list[Difference]:
 def start(unit: str, state: K3sState) -> str:
     """Shell that runs the service with the files that are there now."""
     steps = []
-    if state.need_reload or not state.enabled:
-        steps.append("systemctl daemon-reload")
     if not state.enabled:
-        steps.append(f"systemctl enable --quiet {unit}.service")
+        steps.append(f"systemctl enable --quiet {unit}.service")  # reloads the units as well
+    elif state.need_reload:
+        steps.append("systemctl daemon-reload")
     if state.active != "active" or state.stale:
         # Not blocking: a k3s that cannot start would hold systemctl for ever. `ready` waits, with a limit.
         reset = f"{{ systemctl reset-failed {unit}.service 2>/dev/null; true; }}"
@@ -172,6 +172,7 @@ def wait_ready(state: State, host: Host, version: str, limit: int, gpu: bool = T
         first.append(now.restarts)
         problem = not_ready(now, version, gpu, unit)
         if problem is None:
+            trusted.keep(host, now, K3s, **reading(host))
             return Look("done", f"k3s {version} is ready")
         if now.restarts - first[0] >= 2:
             return Look("failed", f"k3s starts and dies again and again ({now.restarts} restarts): {problem}")

@@ -12,7 +12,9 @@ from pyinfra.api.command import PyinfraCommand
 from hami_k3s import command_line, gate
 from hami_k3s.isolation.outcome import HostOutcome, unreached
 from hami_k3s.proof.measure import measure
-from hami_k3s.reports import Run, run_directory, terminal
+from hami_k3s.reports import terminal
+from hami_k3s.reports.folder import run_directory
+from hami_k3s.reports.run import Run
 from hami_k3s.reports.trail import TRAIL
 from hami_k3s.settings import Settings
 

@@ -24,7 +24,7 @@ class BundleError(ValueError):
 class Entry(BaseModel):
     """One file. `for`: "toolkit", "k3s", "helm", "hami" or "images"; `arch` is unset for a file of every architecture."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True, populate_by_name=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, populate_by_name=True, defer_build=True)
 
     sha256: Sum
     size: int = Field(ge=0)
@@ -33,7 +33,7 @@ class Entry(BaseModel):
 
 
 class _Manifest(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, defer_build=True)
 
     format: Literal[1]
     files: dict[str, Entry]

@@ -27,7 +27,8 @@ class LockError(ValueError):
 
 
 class _Part(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    # Most runs have no lock: the checker is built when there is one.
+    model_config = ConfigDict(extra="forbid", frozen=True, defer_build=True)
 
 
 class File(_Part):

@@ -24,8 +24,8 @@ from pyinfra.context import ctx_state
 
 from hami_k3s import command_line, gate, waits
 from hami_k3s.reports import trail_page
+from hami_k3s.reports.folder import replace, run_directory
 from hami_k3s.reports.plain import plain
-from hami_k3s.reports.run import replace, run_directory
 
 MOST_LINES = 5  # of the reasons of one failure
 

@@ -53,4 +53,5 @@ Image = Annotated[str, StringConstraints(pattern=r"^[a-z0-9][a-zA-Z0-9._:/@-]*$"
 class Part(BaseModel):
     """Some of the settings; `Settings` is made of such parts."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    # Checked as parts of the whole, never alone: no checker of their own is built.
+    model_config = ConfigDict(extra="forbid", frozen=True, defer_build=True)

@@ -37,12 +37,12 @@ RESTART = f"{RESET} && systemctl restart --no-block k3s.service"
     ("changes", "done"),
     [
         ({}, []),
-        ({"active": None, "enabled": False}, [RELOAD, ENABLE, RESTART]),  # fresh host
+        ({"active": None, "enabled": False}, [ENABLE, RESTART]),  # fresh host
         ({"stale": True, "need_reload": True}, [RELOAD, RESTART]),  # another unit file
         ({"stale": True}, [RESTART]),  # another drop-in or binary
         ({"active": "failed"}, [RESTART]),
         ({"active": "activating"}, [RESTART]),  # crash loop, or cut off in its start
-        ({"enabled": False}, [RELOAD, ENABLE]),  # runs, but would not after a reboot
+        ({"enabled": False}, [ENABLE]),  # runs, but would not after a reboot
     ],
 )
 def test_k3s_service(changes: dict[str, Any], done: list[str]) -> None:

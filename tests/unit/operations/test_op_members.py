@@ -146,7 +146,7 @@ def test_founded_started_and_waited_for() -> None:
     assert up(s1, FRESH, stopped, replace(MEMBER, api=None), MEMBER)
     assert CLUSTER_FILE in written(s1)
     (start,) = [script for script in s1.scripts() if "systemctl" in script]
-    assert start.startswith("systemctl daemon-reload && systemctl enable --quiet k3s.service && ")
+    assert start.startswith("systemctl enable --quiet k3s.service && ")
     assert start.endswith("systemctl restart --no-block k3s.service")
     assert not cluster.turn(s1).locked()
 

@@ -25,6 +25,7 @@ def host(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
         (tmp_path / name).write_text(f"#!/bin/sh\n{body}")
         (tmp_path / name).chmod(0o755)
     monkeypatch.setattr(transient, "FOLDER", str(tmp_path / "run"))
+    monkeypatch.setattr(transient, "_begun", set())
 
     def answer(script: str, stdin: str | None) -> tuple[bool, str]:
         done = subprocess.run(
@@ -85,3 +86,24 @@ def test_progress_of_a_download_is_its_number(host: Any, tmp_path: Path) -> None
 def test_one_command_for_a_step_that_ends_soon(host: Any) -> None:
     assert work(host, "exit 0")
     assert len(host.ran) == 1
+
+
+def test_steps_begun_ahead_are_started_with_one_command(host: Any, tmp_path: Path) -> None:
+    script = "echo \"it's $((1 + 1))\"\ncat <<'END'\nEND\n"
+    one, two = (transient.Step(name, name, script, 30, "toolkit_timeout") for name in ("one", "two"))
+    assert transient.begin(None, host, one, two)  # type: ignore[arg-type]
+    assert len(host.ran) == 1
+    for name in ("one", "two"):
+        assert (tmp_path / "run" / name / "log").read_text() == "it's 2\n"
+        assert oct((tmp_path / "run" / name / "script").stat().st_mode & 0o777) == "0o600"
+        assert transient.begun(host, name)
+    assert transient.work(None, host, *one)  # type: ignore[arg-type]
+    assert len(host.ran) == 2
+
+
+def test_a_step_that_is_at_work_is_not_begun_beside_itself(host: Any, tmp_path: Path) -> None:
+    (tmp_path / "systemctl").write_text('#!/bin/sh\n[ "$3" = hami-k3s-one.service ]\n')
+    one, two = (transient.Step(name, name, "exit 0", 30, "toolkit_timeout") for name in ("one", "two"))
+    assert transient.begin(None, host, one, two)  # type: ignore[arg-type]
+    assert [transient.begun(host, name) for name in ("one", "two")] == [False, True]
+    assert not (tmp_path / "run" / "one").exists()

@@ -172,34 +172,25 @@ def test_step_of_an_interrupted_run_is_waited_for_then_run_again() -> None:
 
 def test_step_that_was_begun_ahead_is_only_waited_for() -> None:
     unit = Unit("active\n-\n12%", "inactive\n0\nend")
-    host: Any = FakeHost(answer=unit)
-    step = transient.Step("k3s-download", "k3s", "fetch", 30, "k3s_download_timeout")
-    other = step._replace(name="helm-download")
-    assert transient.begin(None, host, step, other)  # type: ignore[arg-type]
-    assert transient.begun(host, "k3s-download")
-    assert not any("systemctl show" in script for script in host.ran), "nothing is waited for"
-    assert transient.work(None, host, *step)  # type: ignore[arg-type]
-    assert sum("systemd-run" in script for script in host.ran) == 2
-    assert not transient.begun(host, "k3s-download")
-    assert transient.begun(host, "helm-download")
-    assert transient.work(None, host, *step)  # type: ignore[arg-type]
-    assert sum("systemd-run" in script for script in host.ran) == 3, "the next time it is started"
+    host: Any = FakeHost(
+        answer=lambda script, stdin: (True, "Welcome\na\nb") if stdin else unit(script, stdin)
+    )
+    a, b, c = (transient.Step(name, "Step", "x", 30, "toolkit_timeout") for name in "abc")
+    assert transient.begin(None, host, a, b, c)  # type: ignore[arg-type]
+    assert len(host.ran) == 1, "nothing is waited for"
+    assert [transient.begun(host, name) for name in ("a", "b", "c", "Welcome")] == [True, True, False, False]
+    assert transient.work(None, host, *a)  # type: ignore[arg-type]
+    assert not any("systemd-run" in script for script in host.ran)
+    assert [transient.begun(host, name) for name in "ab"] == [False, True]
 
 
 def test_step_that_was_begun_ahead_and_failed_says_why() -> None:
-    host: Any = FakeHost(answer=Unit("failed\n22\nx"))
-    step = transient.Step("k3s-download", "k3s", "fetch", 30, "k3s_download_timeout")
+    unit = Unit("failed\n22\nx")
+    host: Any = FakeHost(answer=lambda script, stdin: (True, "a") if stdin else unit(script, stdin))
+    step = transient.Step("a", "Step", "x", 30, "toolkit_timeout")
     assert transient.begin(None, host, step)  # type: ignore[arg-type]
     assert not transient.work(None, host, *step)  # type: ignore[arg-type]
-    assert host.said == ["k3s: exit status 22", "first log line", "last log line"]
-
-
-@pytest.mark.parametrize("answer", [(True, "busy"), (False, "no space left")])
-def test_step_that_could_not_be_begun_is_started_in_its_turn(answer: tuple[bool, str]) -> None:
-    host: Any = FakeHost(answer=lambda script, stdin: answer)
-    step = transient.Step("k3s-download", "k3s", "fetch", 30, "k3s_download_timeout")
-    assert transient.begin(None, host, step)  # type: ignore[arg-type]
-    assert not transient.begun(host, "k3s-download")
+    assert host.said == ["Step: exit status 22", "first log line", "last log line"]
 
 
 def test_lost_connection_is_a_reason_not_a_crash() -> None:
