@@ -11,10 +11,11 @@ from typing import Any
 
 import pytest
 
-from rehearsal import access, inside, network
+from rehearsal import access, inside, keys, network
 from tests.rehearsal import control_side, mirror_runs
 
 pytestmark = pytest.mark.rehearsal
+TRUSTED = "/usr/local/share/ca-certificates/rehearsal.crt"
 PROXY, REGISTRY = "S3CRET-of-the-proxy", "S3CRET-of-the-registry"
 # Every command line that any user of the host could have seen, until the file `end` is there.
 WATCH = """touch /run/watch; while [ ! -e /run/end ]; do
@@ -65,8 +66,10 @@ def test_mirror_through_a_proxy(rehearsal: Any, tmp_path: Path, monkeypatch: pyt
             no_proxy="intranet.example",
             k3s_registries={"configs": configs},
             report_folder=str(tmp_path / "reports"),
+            private_ca=str(keys.folder() / "ca.crt"),
         )
-        node.run("sed -i /mirror/d /etc/hosts")  # only the proxy knows where the mirror is
+        # Only the proxy knows where the mirror is, and only private_ca makes it trusted.
+        node.run(f"sed -i /mirror/d /etc/hosts; rm {TRUSTED}; update-ca-certificates --fresh")
         watch = [*access.ssh_command(node.state, node.name, "root"), WATCH]
         with proxy(node) as tunnels, subprocess.Popen(watch, stdout=subprocess.PIPE, text=True) as watcher:
             locked = control_side.releases(node, tmp_path, fleet, "lock")

@@ -20,6 +20,7 @@ from hami_k3s.facts.sources import Reached, Source
 from hami_k3s.preflight import CATALOGUE, Judgement, Look, judge
 from hami_k3s.preflight.__main__ import PARTS, markdown
 from hami_k3s.preflight.driver import CUDA_NEEDS
+from hami_k3s.preflight.network import sources
 from hami_k3s.reports.preflight import Run, as_data, summary, table
 from hami_k3s.settings import Settings, SettingsError, check
 from tests.rehearsal.test_preflight import CASES as STAGED
@@ -240,6 +241,27 @@ def test_a_lock_that_somebody_holds_explains_dpkg() -> None:
         upgrades=(),
     )
     assert [one.code for one in found(replace(FINE, apt=apt)).problems] == ["apt-lock"]
+
+
+def test_certificate_that_only_the_private_ca_will_make_trusted() -> None:
+    reached = Reached(
+        Source("key", "https://x/key", "toolkit_repository_url"),
+        0,
+        0.0,
+        False,
+        "",
+        "curl: (60) SSL certificate",
+    )
+    state = replace(FINE, sources=(reached,))
+    assert [one.code for one in found(state).problems] == ["source-unreachable"]
+    seen = found(state, Settings().model_copy(update={"private_ca": "ca.pem"}))
+    assert seen.problems == ()
+    assert "not trusted before private_ca is installed" in seen.unknown["source-unreachable"]
+
+
+def test_mirror_in_china_is_asked_by_its_own_names() -> None:
+    urls = [one.url for one in sources(check({"mirror": "cn"}))]
+    assert "https://rancher-mirror.rancher.cn/k3s/v1.36.2-k3s1/sha256sum-{arch}.txt" in urls
 
 
 def test_ignored_codes() -> None:

@@ -156,7 +156,14 @@ def source_unreachable(look: Look) -> Iterator[Found | Unknown]:
     elif not look.state.sources and look.settings.proxies:
         yield Unknown("the proxy has credentials, which no command line may show: the sources were not tried")
     for one in _asked(look):
-        if one.status == 0 and not one.connected:
+        if (
+            one.status == 0
+            and not one.connected
+            and look.settings.private_ca
+            and "SSL certificate" in one.begins
+        ):
+            yield Unknown(f"{one.source.name}: its certificate is not trusted before private_ca is installed")
+        elif one.status == 0 and not one.connected:
             yield Found(
                 f"{one.source.name}, {one.source.url}: {one.begins[:90].strip() or 'no answer'}", _fix(one)
             )

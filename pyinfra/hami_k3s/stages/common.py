@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 from weakref import WeakKeyDictionary
 
@@ -10,12 +11,14 @@ from pyinfra.api import Host
 
 from hami_k3s import cluster, gate, remote
 from hami_k3s.facts.nvidia import OnBus
-from hami_k3s.operations import lock
+from hami_k3s.operations import authority, lock
+from hami_k3s.releases import origin
 from hami_k3s.reports import trail
 from hami_k3s.settings import Settings, SettingsError, check
 
 _checked: WeakKeyDictionary[Host, Settings] = WeakKeyDictionary()
 _locked: set[str] = set()
+_trusting: set[str] = set()
 _looking: set[str] = set()
 
 
@@ -58,3 +61,13 @@ def _has_card(host: Host, found: Settings) -> bool:
     if found.k3s_cluster is None or found.k3s_role == "agent":
         return True
     return bool(host.get_fact(OnBus))
+
+
+def sources(want: Settings) -> origin.Origin:
+    """Where the present host's files come from, for a stage that fetches some. The private CA is trusted before the first."""
+    where = origin.of(want)
+    if want.private_ca and host.name not in _trusting:
+        _trusting.add(host.name)
+        pem = Path(want.private_ca).read_text(encoding="ascii")
+        authority.trusted(name="Private CA", pem=pem, prelude=where.prelude)
+    return where

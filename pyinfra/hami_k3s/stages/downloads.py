@@ -5,12 +5,12 @@ from __future__ import annotations
 from pyinfra.api.deploy import deploy
 
 from hami_k3s.operations import downloads
-from hami_k3s.releases import origin
-from hami_k3s.stages.common import settings
+from hami_k3s.stages.common import settings, sources
 
 
 @deploy("Downloads")
 def begin() -> None:
     """k3s, helm and HAMi's chart, fetched while apt is at work; the later stages wait for them."""
     want = settings()
-    downloads.begin(name="Begun, where something is missing", settings=want, origin=origin.of(want))
+    where = sources(want)
+    downloads.begin(name="Begun, where something is missing", settings=want, origin=where)

@@ -5,8 +5,7 @@ from __future__ import annotations
 from pyinfra.api.deploy import deploy
 
 from hami_k3s.operations import driver, host
-from hami_k3s.releases import origin
-from hami_k3s.stages.common import settings
+from hami_k3s.stages.common import settings, sources
 
 
 @deploy("Driver")
@@ -15,6 +14,7 @@ def nvidia_driver() -> None:
     want = settings()
     if not want.driver_install or not want.k3s_gpu:
         return
-    driver.packages(name="The driver's packages", settings=want, origin=origin.of(want))
+    where = sources(want)
+    driver.packages(name="The driver's packages", settings=want, origin=where)
     driver.loaded(name="The driver answers", settings=want)
     host.gpu_host(name="The host can be a GPU node now", settings=want, strict=True)

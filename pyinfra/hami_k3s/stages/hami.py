@@ -11,7 +11,7 @@ from hami_k3s.facts.hami import Hami
 from hami_k3s.facts.helm import Release
 from hami_k3s.operations import binary, hami, helm, join
 from hami_k3s.releases import origin
-from hami_k3s.stages.common import settings
+from hami_k3s.stages.common import settings, sources
 
 
 @deploy("Helm")
@@ -22,7 +22,8 @@ def helm_binary() -> None:
         return
     tool = binary.helm(want)
     trusted.plan(host, Binary, **tool.places)
-    binary.released(name="Verified binary", tool=tool, replace=False, origin=origin.of(want))
+    where = sources(want)
+    binary.released(name="Verified binary", tool=tool, replace=False, origin=where)
 
 
 @deploy("HAMi")
@@ -31,7 +32,8 @@ def release() -> None:
     want = settings()
     if not cluster.is_agent(host):
         trusted.plan(host, Release, release=want.hami_release, namespace=want.hami_namespace)
-        helm.hami(name="Release", settings=want, origin=origin.of(want))
+        where = sources(want)
+        helm.hami(name="Release", settings=want, origin=where)
     if cluster.has_clusters(host):
         join.together(name="HAMi is installed", step="HAMi is installed")
 

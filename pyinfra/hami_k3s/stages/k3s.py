@@ -15,7 +15,7 @@ from hami_k3s.operations import authority, binary, files, images, join, k3s, mem
 from hami_k3s.operations.registries import Registries
 from hami_k3s.releases import archives, origin
 from hami_k3s.settings import Settings
-from hami_k3s.stages.common import settings
+from hami_k3s.stages.common import settings, sources
 from hami_k3s.templating import render
 
 # Root's alone: a proxy's URL may hold a password. The user's own environment files come after it and win.
@@ -30,7 +30,7 @@ def server() -> None:
     A host without a cluster is a server of its own. Agents get everything but the place to join.
     """
     want = settings()
-    where = origin.of(want)
+    where = sources(want)
     tool = binary.k3s(want)
     trusted.plan(host, Binary, **tool.places)
     trusted.plan(host, K3s, **k3s.reading(host))

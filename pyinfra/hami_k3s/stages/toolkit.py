@@ -2,29 +2,23 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 from pyinfra import host
 from pyinfra.api.deploy import deploy
 
 from hami_k3s import trusted
 from hami_k3s.facts.toolkit import Toolkit
-from hami_k3s.operations import authority, toolkit
+from hami_k3s.operations import toolkit
 from hami_k3s.releases import origin
-from hami_k3s.stages.common import settings
+from hami_k3s.stages.common import settings, sources
 
 
 @deploy("Container toolkit")
 def container_toolkit() -> None:
     """NVIDIA's apt repository and the toolkit's four packages at the pinned version, held."""
     want = settings()
-    where, url = origin.of(want), origin.toolkit_url(want)
+    where, url = sources(want), origin.toolkit_url(want)
     if not want.k3s_gpu:
         toolkit.tools(name="curl, where there is no card", limit=want.toolkit_timeout, origin=where)
-    if want.private_ca:
-        pem = Path(want.private_ca).read_text(encoding="ascii")
-        authority.trusted(name="Private CA", pem=pem, prelude=where.prelude)
-    if not want.k3s_gpu:
         return
     trusted.plan(host, Toolkit, url=url, version=want.toolkit_version)
     toolkit.repository(
