@@ -109,7 +109,7 @@ def locked_digest(place: Place, name: str) -> str:
 def test_mirror_with_another_image_under_the_tag_is_refused(place: Place, tmp_path: Path) -> None:
     """By digest the mirror does not have it: nothing of the other one runs. `check` says both sums."""
     node = place.open_node
-    fleet = control_side.fleet(node, tmp_path / "fleet.yaml", ("hami_chart_sha256",), hami_ready_timeout=15)
+    fleet = control_side.fleet(node, tmp_path / "fleet.yaml", ("hami_chart_sha256",), hami_ready_timeout=10)
     with node.broken("retagged"):
         done = mirror_runs.pyinfra(fleet, "deploys/gpu_node.py", GPU_LOCK=place.lock)
         checked = place.releases("check")
