@@ -1,20 +1,23 @@
-"""All hosts of one run: each host's file as soon as it is known, and the fleet's reports, complete at every moment.
+"""All hosts of one run: each host's file as soon as it is known, and the fleet's reports.
 
 A run may end in the middle (Ctrl-C, a lost terminal): the fleet's report.json then already has every host, those that
-did not come to an end as errors.
+did not come to an end as errors. After `kill -9` the latest hosts may be in their own files alone.
 """
 
 from __future__ import annotations
 
+import time
 from collections.abc import Sequence
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
 from hami_k3s import command_line
 from hami_k3s.isolation.outcome import HostOutcome, unreached
 from hami_k3s.reports import document, junit, pages, terminal
 from hami_k3s.reports.folder import replace, to_json
 
+PAUSE = 20  # times as long as writing the fleet's report took, until it is written again
 UNFINISHED = "verify did not come to an end on this host: the run was interrupted"
 
 
@@ -31,6 +34,7 @@ class Run:
         self.language = language
         self._expected: dict[str, str] = {}
         self._outcomes: dict[str, HostOutcome] = {}
+        self._again = 0.0
 
     def expect(self, host: str) -> None:
         """This host will be measured. Until it is, it counts as unfinished."""
@@ -41,7 +45,11 @@ class Run:
         self._outcomes[outcome.host] = outcome
         path = self.directory / f"{document.file_name(outcome.host)}.json"
         replace(path, to_json(document.host(outcome)))
-        self._write()
+        # With a thousand hosts the fleet's report takes a second to write: not after each of them. Its own file has the host.
+        if time.monotonic() >= self._again or set(self._expected) <= set(self._outcomes):
+            begun = time.monotonic()
+            self._write()
+            self._again = time.monotonic() + PAUSE * (time.monotonic() - begun)
         return path
 
     def close(self, lost: dict[str, str]) -> str:
@@ -78,11 +86,21 @@ class Run:
             rerun=self.rerun(),
             trouble="interrupted" if interrupted else "",
         )
-        replace(self.directory / "report.json", to_json(whole))
-        if done:  # the pages of an unfinished run would only be thrown away
-            replace(self.directory / "junit.xml", junit.render(whole))
-            replace(self.directory / "report.md", pages.markdown(whole, self.language))
-            page = self.directory / "report.html"
-            replace(page, pages.html(whole, self.language))
-            return page
-        return self.directory / "report.json"
+        # The pages of an unfinished run would only be thrown away.
+        return write(self.directory, whole, self.language) if done else _json(self.directory, whole)
+
+
+def write(directory: Path, document: dict[str, Any], language: str) -> Path:
+    """A report in all its forms; the page's path. Errors: OSError."""
+    _json(directory, document)
+    replace(directory / "junit.xml", junit.render(document))
+    replace(directory / "report.md", pages.markdown(document, language))
+    page = directory / "report.html"
+    replace(page, pages.html(document, language))
+    return page
+
+
+def _json(directory: Path, document: dict[str, Any]) -> Path:
+    path = directory / "report.json"
+    replace(path, to_json(document))
+    return path
