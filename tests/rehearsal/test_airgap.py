@@ -69,6 +69,16 @@ def test_mirror_check(place: Place) -> None:
     assert done.stdout.count("every sum is upstream's") == 8
 
 
+def test_mirror_check_says_what_is_outdated(place: Place, tmp_path: Path) -> None:
+    for words in (("lock", "--k3s", "v1.35", "--toolkit", "1.18.2", "--no-images"), ("check",)):
+        done = control_side.releases(place.open_node, tmp_path, place.fleet, *words)
+        assert done.returncode == (0 if words[0] == "lock" else 3), (
+            done.stdout
+        )  # 3: the images are not locked
+    assert "outdated     k3s v1.35.6+k3s1: v1.36.2+k3s1 is out" in done.stdout
+    assert "outdated     toolkit 1.18.2: 1.19.1 is out" in done.stdout
+
+
 def test_mirror_check_says_what_a_changed_mirror_has(place: Place) -> None:
     with place.open_node.broken("republished"):
         done = place.releases("check")
