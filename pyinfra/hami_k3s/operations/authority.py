@@ -9,6 +9,7 @@ from pyinfra import host
 from pyinfra.api import FunctionCommand, Host, State, operation
 from pyinfra.api.command import PyinfraCommand
 
+from hami_k3s import trusted as readings
 from hami_k3s.difference import NOT_THERE, Difference, noted
 from hami_k3s.facts.files import Digests
 from hami_k3s.facts.k3s import LIBRARY
@@ -34,7 +35,7 @@ def trusted(pem: str, prelude: str = "") -> Generator[PyinfraCommand]:
 
         authority.trusted(name="Private CA", pem=Path("ca.pem").read_text())
     """
-    found = host.get_fact(Digests, paths=[FILE, DONE])
+    found = readings.read(host, Digests, paths=[FILE, DONE])
     if not noted(host, differences(found, pem)):
         host.noop("the private CA is trusted")
         return

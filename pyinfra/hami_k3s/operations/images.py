@@ -10,7 +10,7 @@ from pyinfra import host
 from pyinfra.api import FunctionCommand, Host, State, operation
 from pyinfra.api.command import PyinfraCommand
 
-from hami_k3s import transient
+from hami_k3s import transient, trusted
 from hami_k3s.difference import NOT_THERE, Difference, noted
 from hami_k3s.facts.files import Digests
 from hami_k3s.operations import bundle
@@ -47,7 +47,7 @@ def imported(settings: Settings, origin: Origin) -> Generator[PyinfraCommand]:
 
         images.imported(name="Image archives", settings=settings, origin=origin.of(settings))
     """
-    found = host.get_fact(Digests, paths=[LIST])
+    found = trusted.read(host, Digests, paths=[LIST])
     if not noted(host, differences(found, settings, origin)):
         host.noop("the image archives are there")
         return

@@ -10,6 +10,8 @@ from pyinfra import host
 from pyinfra.api import Host
 
 from hami_k3s import cluster, gate, remote
+from hami_k3s import trusted as readings
+from hami_k3s.facts.files import Digests
 from hami_k3s.facts.nvidia import OnBus
 from hami_k3s.operations import authority, lock
 from hami_k3s.releases import origin
@@ -68,6 +70,7 @@ def sources(want: Settings) -> origin.Origin:
     where = origin.of(want)
     if want.private_ca and host.name not in _trusting:
         _trusting.add(host.name)
+        readings.plan(host, Digests, paths=[authority.FILE, authority.DONE])
         pem = Path(want.private_ca).read_text(encoding="ascii")
         authority.trusted(name="Private CA", pem=pem, prelude=where.prelude)
     return where

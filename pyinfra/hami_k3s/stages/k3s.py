@@ -37,6 +37,7 @@ def server() -> None:
     aliases = ("kubectl", "crictl", "ctr")
     binary.released(name="Verified binary", tool=tool, aliases=aliases, origin=where)
     if any(archives.wanted(want, where, arch) for arch in releases.ARCHITECTURES.values()):
+        trusted.plan(host, Digests, paths=[images.LIST])
         images.imported(name="Image archives", settings=want, origin=where)
     owned, registries = contents(want), Registries(origin.resolved(want.k3s_registries))
     trusted.plan(host, Digests, paths=files.paths(owned, registries))
