@@ -65,7 +65,12 @@ def run(
     except Exception as error:  # paramiko, socket and timeout errors have no common base
         reason = f"the host cannot be reached any more ({type(error).__name__}: {error})"
         return Result(False, "", reason, lost=reason)
-    return Result(ok, "\n".join(output.stdout_lines), "\n".join(output.stderr_lines))
+    said, wrong = "\n".join(output.stdout_lines), "\n".join(output.stderr_lines)
+    if not ok and not said and not wrong and (reason := gone(host) or ""):
+        return Result(
+            False, "", reason, lost=reason
+        )  # the command's last words were lost with the connection
+    return Result(ok, said, wrong)
 
 
 def gone(host: Host) -> str | None:

@@ -33,10 +33,12 @@ def until(
     setting: str,
     evidence: Callable[[], str] | None = None,
     pause: float = 2,
+    away: bool = False,
 ) -> bool:
     """Look until done, failed, or `limit` seconds are over. True when done.
 
     On failure it prints what was seen last, `evidence()` (log lines of the host) and the setting of the limit.
+    A host that this run has lost ends the wait, unless it may be `away` meanwhile.
     """
     start = time.monotonic()
     told = start
@@ -47,7 +49,7 @@ def until(
             if waited > EVERY:
                 host.log(f"    {what}: {now.seen} after {waited:.0f} s")
             return True
-        if lost := remote.gone(host):
+        if not away and (lost := remote.gone(host)):
             complain(host, f"{what}: {lost}")
             return False
         if now.state == "failed" or waited >= limit:

@@ -28,6 +28,7 @@ fetch() {
     get "$1" "$2" && return
     status=$?
     echo
+    room "$status" "$folder" && exit 1
     [ "$status" -lt 128 ] || echo "it is larger than $most MiB and was refused."
     echo "could not fetch $1 (curl's reason is above)."
     echo "Check the route to it, or set {{ setting }} to a mirror; a slow line needs a higher {{ limit_setting }}."

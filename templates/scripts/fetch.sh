@@ -10,3 +10,8 @@ redirected() {
     from=$(cut -d ' ' -f 2- "$2.from" 2>/dev/null) || return 0
     [ "$from" = "$1" ] || [ -z "$from" ] || echo "The answer came from ${from%%\?*}, where the request was redirected."
 }
+# room STATUS FOLDER: true, with the reason, when curl could not write.
+room() {
+    [ "$1" = 23 ] || return 1
+    echo "it could not be written: $(df -Pk "$2" | awk 'NR == 2 { print $4 }') KiB are free under $2. Free some room there."
+}

@@ -16,6 +16,11 @@ pods() {
 }
 (while sleep 5; do echo "helm works; pods: $(pods)"; done) &
 watch=$!
+# Stays when helm is ended in its work, by whatever (a reboot, an API server that went away), and leaves a release that
+# nobody works on: the next run then does not wait for it.
+pending='status in (pending-install,pending-upgrade,pending-rollback,uninstalling)'
+mkdir -p "$(dirname {{ at_work | quote }})"
+: >{{ at_work | quote }}
 {% if recover == "uninstall" %}
 echo "an earlier install was cut off ({{ status }}): removing what it left"
 "$helm" uninstall {{ release | quote }} -n {{ namespace | quote }} --wait --timeout {{ limit }}s
@@ -26,6 +31,10 @@ echo "an earlier upgrade was cut off ({{ status }}): back to revision {{ good_re
 "$helm" upgrade --install {{ release | quote }} "$chart" -n {{ namespace | quote }} --create-namespace \
     -f "$work/values.yaml" --wait --timeout {{ limit }}s || {
     status=$?
+    if left=$(k3s kubectl --request-timeout=10s -n {{ namespace | quote }} get secrets -o name \
+        -l owner=helm,name={{ release | quote }},"$pending" 2>/dev/null) && [ -z "$left" ]; then
+        rm -f {{ at_work | quote }}
+    fi
     echo "pods: $(pods)"
     k3s kubectl --request-timeout=10s -n {{ namespace | quote }} get events --field-selector type=Warning --no-headers 2>/dev/null |
         grep -i hami | tail -n 6 >"$work/events"
@@ -37,3 +46,4 @@ echo "an earlier upgrade was cut off ({{ status }}): back to revision {{ good_re
     echo "helm's reason is above the pods. {{ scheduler_hint }}"
     exit $status
 }
+rm -f {{ at_work | quote }}

@@ -37,6 +37,7 @@ take() {
                 echo "$2 is not there: what k3s lacks of it, it pulls by digest"
                 return 0 ;;
             esac
+            room "$status" "$store" && exit 1
             [ "$status" -lt 128 ] || echo "it is larger than $most MiB and was refused."
             echo "could not fetch $2 (curl's reason is above)."
             echo "Check the route to it, or set mirror to another one; a slow line needs a higher k3s_download_timeout."

@@ -23,6 +23,7 @@ look() {
 {% endif %}
 trap 'rm -rf "$work"' EXIT
 trap 'exit 1' TERM
+echo room >"$work/room" || { echo "nothing can be written to $work: free some room there" >&2; exit 1; }
 say() { printf '%s=%s\n' "$1" "$({ cat "$work/$2" 2>/dev/null; printf '\n%s' "$3"; } | base64 | tr -d '\n')"; }
 {% for probe in probes %}
 {% set n = loop.index %}

@@ -12,7 +12,11 @@ for helm in {{ helm | quote }} {{ library }}/helm-v* "$(command -v helm)"; do
     helm=
 done
 if [ -n "$helm" ]; then
-    "$helm" uninstall {{ release | quote }} -n {{ namespace | quote }} --ignore-not-found --wait --timeout {{ limit }}s || status=1
+    mkdir -p "$(dirname {{ at_work | quote }})"
+    : >{{ at_work | quote }} # as in helm-release.sh
+    "$helm" uninstall {{ release | quote }} -n {{ namespace | quote }} --ignore-not-found --wait --timeout {{ limit }}s
+    ended=$?
+    if [ $ended = 0 ]; then rm -f {{ at_work | quote }}; else status=1; fi
 else
     echo "the release is there and helm is not: install helm as /usr/local/bin/helm, or remove k3s as a whole (reset_k3s)"
     status=1

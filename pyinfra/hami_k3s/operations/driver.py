@@ -122,7 +122,7 @@ def reboot(state: State, host: Host, limit: int, lock_limit: int) -> bool:
             else Look("wait", "it has not gone down yet")
         )
 
-    back = until(host, "Reboot", limit, look, "driver_reboot_timeout", pause=2)
+    back = until(host, "Reboot", limit, look, "driver_reboot_timeout", away=True)
     return back and lock.wait(state, host, lock_limit)
 
 

@@ -14,7 +14,7 @@ from pyinfra.api.command import PyinfraCommand
 from hami_k3s import cluster, releases, transient, trusted
 from hami_k3s.chart import values
 from hami_k3s.difference import NOT_THERE, Difference, leaves, noted
-from hami_k3s.facts.helm import KUBECONFIG, Release, ReleaseState
+from hami_k3s.facts.helm import AT_WORK, KUBECONFIG, Release, ReleaseState
 from hami_k3s.facts.k3s import LIBRARY
 from hami_k3s.facts.kubernetes import CACHE
 from hami_k3s.operations import bundle
@@ -118,6 +118,7 @@ def hami(settings: Settings, origin: Origin | None = None) -> Generator[PyinfraC
         **_chart_values(settings, sent),
         kubeconfig=KUBECONFIG,
         cache=CACHE,
+        at_work=AT_WORK,
         values_json=json.dumps(wanted, indent=1, sort_keys=True),
         recover=recovery(state),
         status=state.status,

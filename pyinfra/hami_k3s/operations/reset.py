@@ -12,7 +12,7 @@ from pyinfra.api.state import StateStage
 
 from hami_k3s import command_line, leftover, traces, transient, trusted
 from hami_k3s.facts.hami import fullname
-from hami_k3s.facts.helm import KUBECONFIG
+from hami_k3s.facts.helm import AT_WORK, KUBECONFIG
 from hami_k3s.facts.k3s import INPUTS_STARTED, K3s
 from hami_k3s.facts.kubernetes import CACHE
 from hami_k3s.facts.reset import ANNOTATIONS, Leftovers, Reset
@@ -90,6 +90,7 @@ def hami(settings: Settings) -> Generator[PyinfraCommand]:
         library=traces.LIBRARY,
         kubeconfig=KUBECONFIG,
         cache=CACHE,
+        at_work=AT_WORK,
         owner=OWNER,
         pods=[one.split(" ")[0].split("/") for one in state.pods or ()],
         fullname=fullname(settings.hami_release),

@@ -29,7 +29,8 @@ def apt_sources(look: Look) -> Iterator[Found | Unknown]:
     if look.state.apt.errors is None:
         yield Unknown("there is no apt-get")
     for line in _errors(look, ours=False)[:1]:
-        yield Found(f"apt says: {line}")
+        room = "Free some room first, `df -h /tmp /var` says where" if "No space left" in line else ""
+        yield Found(f"apt says: {line}", room)
 
 
 @entry(

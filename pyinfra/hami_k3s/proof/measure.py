@@ -11,17 +11,21 @@ from pyinfra import logger
 from pyinfra.api import Host
 
 from hami_k3s import gate
+from hami_k3s.facts.k3s import K3s
 from hami_k3s.isolation.claims import unmet
 from hami_k3s.isolation.evidence import Card, Evidence
 from hami_k3s.isolation.outcome import HostOutcome, NotTested, decide
+from hami_k3s.isolation.parse import parse_handshake
 from hami_k3s.proof import card as one_card
 from hami_k3s.proof import durable, pods, standing, versions
 from hami_k3s.proof.measurement import Measurement
 from hami_k3s.proof.pods import Space
 from hami_k3s.settings import Settings
+from hami_k3s.waits import Look, until
 
 # Each card uses one SSH channel at a time; sshd allows ten on a connection (MaxSessions) and may run others' too.
 AT_ONCE = 4
+YOUNG = 180  # seconds after the start of k3s in which the node may still be on its way back
 
 _open: list[Space] = []
 
@@ -37,6 +41,7 @@ def measure(host: Host, settings: Settings) -> HostOutcome:
     try:
         node.say("reading the host, the cluster and HAMi")
         node.take(standing.measure(host, settings))
+        _wait_for_pool(node)
         evidences, left_out = _cards(node)
     except Exception as error:  # a bug must end as "could not be measured", with a report, not as a green run
         logger.exception("verify failed on %s", host.name)
@@ -47,6 +52,25 @@ def measure(host: Host, settings: Settings) -> HostOutcome:
     left_out.append(NotTested("compute shares (nvidia.com/gpucores)", "this project measures memory only"))
     seen = {**versions.read(host, node.parts.get("node") or ""), "hami_chart": settings.hami_chart_version}
     return decide(host.name, evidences, tuple(left_out), seen, started, datetime.now(UTC))
+
+
+def _wait_for_pool(node: Measurement) -> None:
+    """HAMi's scheduler takes a node whose plugin was away (a reboot) out of its pool, and gives it back a minute later."""
+
+    def out() -> bool:
+        found = node.parts.get("registration")
+        return found is not None and parse_handshake(found.handshake).state == "deleted"
+
+    def look() -> Look:
+        node.take(standing.measure(node.host, node.settings))
+        return (
+            Look("wait", "HAMi has not given the node back to its pool") if out() else Look("done", "it has")
+        )
+
+    age = node.host.get_fact(K3s, api=False).age_s if out() else None
+    if age is not None and age < YOUNG:
+        limit = min(YOUNG, node.settings.verify_timeout)
+        until(node.host, f"k3s was started {age:.0f} s ago", limit, look, "verify_timeout")
 
 
 def _bug(error: Exception) -> str:

@@ -30,6 +30,7 @@ class HelmScript:
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self.helm, self.chart, self.tmp = folder / "helm v4", folder / "charts" / "it's.tgz", folder / "tmp"
+        self.at_work = folder / "charts" / "at work"
         self.tmp.mkdir()
         for path, text in (
             (self.helm, HELM),
@@ -45,6 +46,7 @@ class HelmScript:
             "namespace": "kube-system",
             "kubeconfig": "/etc/rancher/k3s/k3s.yaml",
             "cache": "/run/c",
+            "at_work": str(self.at_work),
             "chart_file": str(self.chart),
             "repository": "https://project-hami.github.io/HAMi",
             "chart_version": "2.9.0",
@@ -92,6 +94,25 @@ def test_install(helm: HelmScript) -> None:
     assert helm.calls() == ["pull", "upgrade"]
     assert helm.chart.read_bytes() == CHART
     assert json.loads(Path(f"{helm.helm}.values").read_text()) == VALUES
+
+
+def test_a_helm_that_was_ended_in_its_work_leaves_a_mark_and_no_other(helm: HelmScript) -> None:
+    whole = helm.helm.read_text()
+    helm.run(recover="uninstall", status="pending-install")
+    helm.run("FAIL_UPGRADE")
+    assert helm.at_work.exists(), "the release is pending, says the API server"
+    (helm.folder / "k3s").write_text("#!/bin/sh\nexit 0\n")
+    helm.run("FAIL_UPGRADE")
+    assert not helm.at_work.exists(), "helm has left no pending release"
+    (helm.folder / "k3s").write_text("#!/bin/sh\nexit 1\n")
+    helm.run("FAIL_UPGRADE")
+    assert helm.at_work.exists(), "nobody knows"
+    helm.helm.write_text(f'{whole.partition("case")[0]}[ "$1" != upgrade ] || kill -9 $$\n')
+    assert helm.run().returncode == 137
+    assert helm.at_work.exists()
+    helm.helm.write_text(whole)
+    assert helm.run().returncode == 0
+    assert not helm.at_work.exists()
 
 
 def test_a_verified_chart_is_not_fetched_again(helm: HelmScript) -> None:
