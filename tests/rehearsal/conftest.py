@@ -21,7 +21,7 @@ import pytest
 
 from rehearsal import access, cleanup, host, lifecycle
 from rehearsal.state import State
-from tests.rehearsal import deploying
+from tests.rehearsal import deploying, interruption
 
 # Its cache is not put into root's home, where a test would take it for the product's.
 KUBECTL = "KUBECACHEDIR=/tmp/kube k3s kubectl"
@@ -149,3 +149,22 @@ def machines(
         with first.broken("mig"):
             ran = deploying.deploy(file, deploying.GPU_NODE)
         yield Fleet(lab, ubuntu, first, ran)
+
+
+@pytest.fixture(scope="session")
+def undisturbed(
+    rehearsal: Callable[..., AbstractContextManager[Node]], tmp_path_factory: pytest.TempPathFactory
+) -> interruption.Undisturbed:
+    """What a node looks like when nothing disturbed the runs: what interrupted ones must come to."""
+    with rehearsal("undisturbed") as booted:
+        return interruption.undisturbed(tmp_path_factory.mktemp("undisturbed"), booted)
+
+
+def pytest_terminal_summary(terminalreporter: Any) -> None:
+    """What tests of interruptions survived, in figures."""
+    reports = [one for kind in ("passed", "failed") for one in terminalreporter.getreports(kind)]
+    told = [value for one in reports for name, value in one.user_properties if name == "interruption"]
+    if told:
+        terminalreporter.section("interruptions")
+        for line in told:
+            terminalreporter.write_line(line)

@@ -93,9 +93,13 @@ def test_the_host_can_be_taken_from_a_run(machines: Any, file: Path) -> None:
 
 def test_a_step_of_another_kind_that_a_killed_run_left_is_waited_for(machines: Any, file: Path) -> None:
     node = machines.ubuntu
-    left = "systemd-run --quiet --collect --unit=hami-k3s-toolkit.service sleep 8"
-    assert node.run(left).ok
-    ran = deploy(file, GPU_NODE)
-    assert ran.status == 0, ran.text
-    assert "toolkit: an interrupted run's step is still at work, waiting for it" in ran.on(node.name)
-    assert node.run("! systemctl is-active hami-k3s-toolkit.service").ok
+    left = "hami-k3s-toolkit.service"
+    assert node.run(f"systemd-run --quiet --collect --unit={left} sleep 300").ok
+    second = start(file, GPU_NODE)
+    holding(node, second)
+    time.sleep(1)
+    assert second.poll() is None
+    assert node.run(f"systemctl stop {left}").ok
+    said, _ = second.communicate(timeout=60)
+    assert second.returncode == 0, said
+    assert "toolkit: an interrupted run's step is still at work, waiting for it" in said

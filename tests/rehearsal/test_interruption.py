@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import subprocess
@@ -13,11 +14,9 @@ from typing import Any
 import pytest
 
 from tests.rehearsal.deploying import GPU_NODE, VERIFY, deploy, fleet, start, verify
+from tests.rehearsal.interruption import PODS, WAIT, disturbed, lose_sessions
 
 pytestmark = pytest.mark.rehearsal
-
-# The node waits by itself, in a tight loop: what must be hit lasts a fraction of a second.
-WAIT = "timeout 60 sh -c 'until {0}; do sleep 0.02; done'"
 
 
 @pytest.fixture
@@ -132,3 +131,19 @@ def test_a_killed_verify_is_cleared_by_the_next(machines: Any, tmp_path: Path) -
     assert ran.status == 0, ran.text
     assert f"removed what an earlier run left: {left.removeprefix('namespace/')}" in ran.text
     assert "hami-k3s-verify" not in lab.kubectl("get namespaces -o name")
+
+
+def test_a_host_that_loses_its_sessions_does_not_stop_the_other(machines: Any, tmp_path: Path) -> None:
+    lab, ubuntu = machines.lab, machines.ubuntu
+    file = fleet(tmp_path / "fleet.yaml", lab, ubuntu)
+    ran = disturbed(ubuntu, file, VERIFY, PODS, lose_sessions)
+    assert ran.status != 0
+    (report,) = (tmp_path / "reports").glob("*/report.json")
+    whole = {one["host"]: one for one in json.loads(report.read_text())["hosts"]}
+    assert whole[lab.name]["outcome"] in ("pass", "warn"), ran.text
+    assert whole[ubuntu.name]["outcome"] == "error"
+    assert "the connection to the host was lost" in ran.on(ubuntu.name)
+    assert f"deploys/verify.py -y --limit {ubuntu.name}" in ran.text
+    ran, _ = verify(fleet(file, ubuntu), tmp_path / "again")
+    assert ran.status == 0, ran.text
+    assert "removed what an earlier run left" in ran.text
