@@ -90,6 +90,12 @@ def read(host: Host, fact: type[FactBase[T]], **arguments: Any) -> T:
     return found
 
 
+def forget(host: Host) -> None:
+    """What this run has read of the host and its cluster is no longer so: something has changed inside an operation."""
+    for one in cluster.members(host):
+        _readings.pop(one, None)
+
+
 def fresh(host: Host, fact: type[FactBase[T]], **arguments: Any) -> T:
     """The fact as it is now."""
     found: T = _read(host, [(fact, arguments)], False)[0]

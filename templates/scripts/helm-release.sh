@@ -29,7 +29,8 @@ echo "an earlier upgrade was cut off ({{ status }}): back to revision {{ good_re
 "$helm" rollback {{ release | quote }} {{ good_revision }} -n {{ namespace | quote }} --wait --timeout {{ limit }}s
 {% endif %}
 "$helm" upgrade --install {{ release | quote }} "$chart" -n {{ namespace | quote }} --create-namespace \
-    -f "$work/values.yaml" --wait --timeout {{ limit }}s || {
+    -f "$work/values.yaml"{% if not scheduler %} --wait{% endif %} --timeout {{ limit }}s{% if scheduler %} &&
+    k3s kubectl -n {{ namespace | quote }} rollout status {{ ("deployment/" ~ scheduler) | quote }} --timeout={{ limit }}s{% endif %} || {
     status=$?
     if left=$(k3s kubectl --request-timeout=10s -n {{ namespace | quote }} get secrets -o name \
         -l owner=helm,name={{ release | quote }},"$pending" 2>/dev/null) && [ -z "$left" ]; then

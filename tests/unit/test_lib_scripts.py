@@ -78,6 +78,7 @@ SCRIPTS: dict[str, dict[str, Any]] = {
         "recover": "rollback",
         "status": "pending-upgrade",
         "good_revision": 3,
+        "scheduler": EVIL,
         "scheduler_hint": "hami_values",
     },
     "chart.sh": CHART,
@@ -97,6 +98,15 @@ SCRIPTS: dict[str, dict[str, Any]] = {
         "prefix": EVIL,
         "list": "$(touch INJECTED)\n",
         "list_file": EVIL,
+    },
+    "k3s-switch.sh": {
+        "binary": EVIL,
+        "public": EVIL,
+        "unit": "k3s",
+        "server": EVIL,
+        "keep": 3,
+        "snapshot": EVIL,
+        "before": EVIL,
     },
     "probe.sh": {
         "kubectl": "k3s kubectl",
@@ -206,6 +216,8 @@ def test_values_are_never_run(name: str, outcome: str, tmp_path: Path) -> None:
     ):
         (tools / tool).write_text(f"#!/bin/sh\nexit {status}\n")
         (tools / tool).chmod(0o755)
+    (tools / "systemctl").write_text("#!/bin/sh\nexit 1\n")
+    (tools / "systemctl").chmod(0o755)
     script = text(name)
     if outcome == "fails and the script goes on" and name not in (
         "apt-update.sh",

@@ -119,6 +119,7 @@ def released(
     replace: bool = True,
     aliases: tuple[str, ...] = (),
     origin: Origin | None = None,
+    link: bool = True,
 ) -> Generator[PyinfraCommand]:
     """
     One released binary in /usr/local/bin.
@@ -127,6 +128,7 @@ def released(
     + replace: take over a public name that is a file of somebody else's
     + origin: lock, bundle and proxies
     + aliases: further names for the tool, made only where no command of that name is found
+    + link: false: the verified file alone, the public name stays what it is
 
     **Example:**
 
@@ -143,8 +145,8 @@ def released(
     locked = origin.sha256(tool.name, arch)
     found = differences(state, tool.name, tool.version, replace, locked)
     other = {one.what for one in noted(host, found)}
-    there, wants_link = versioned not in other, public in other
-    if not other:
+    there, wants_link = versioned not in other, link and public in other
+    if there and not wants_link:
         host.noop(f"{tool.name} {tool.version} is there")
         return
     if locked is None:

@@ -14,6 +14,7 @@ from pyinfra.api.command import PyinfraCommand
 from hami_k3s import cluster, releases, transient, trusted
 from hami_k3s.chart import values
 from hami_k3s.difference import NOT_THERE, Difference, leaves, noted
+from hami_k3s.facts.hami import fullname
 from hami_k3s.facts.helm import AT_WORK, KUBECONFIG, Release, ReleaseState
 from hami_k3s.facts.k3s import LIBRARY
 from hami_k3s.facts.kubernetes import CACHE
@@ -22,6 +23,7 @@ from hami_k3s.operations.binary import path
 from hami_k3s.releases.origin import STORE, Origin, in_bundle
 from hami_k3s.settings import Settings
 from hami_k3s.templating import render
+from hami_k3s.upgrade_plan import STAYS, strategy
 from hami_k3s.waits import Look, fail, until
 
 CHART = "helm-chart"
@@ -123,6 +125,8 @@ def hami(settings: Settings, origin: Origin | None = None) -> Generator[PyinfraC
         recover=recovery(state),
         status=state.status,
         good_revision=state.good_revision,
+        # helm waits for pods that nobody replaces
+        scheduler=f"{fullname(settings.hami_release)}-scheduler" if strategy(wanted) == STAYS else "",
         scheduler_hint="An image that cannot be pulled: hami_scheduler_registry, hami_values",
     )
     # helm has its own limit; the unit's is for a helm that hangs, the recovery and the chart's download

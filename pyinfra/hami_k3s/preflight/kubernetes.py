@@ -83,7 +83,7 @@ def k3s_newer(look: Look) -> Iterator[Found]:
     "warns",
     "An older k3s is installed",
     why="It is upgraded in place; Kubernetes does not support leaving out a minor version.",
-    fix="Nothing to do within one minor version; else upgrade one minor version at a time (k3s_version)",
+    fix="deploys/upgrade.py does it node by node and loses nobody's pods; one minor version at a time (k3s_version)",
 )
 def k3s_older(look: Look) -> Iterator[Found]:
     now, want = look.state.k3s, look.settings.k3s_version
@@ -186,7 +186,7 @@ def hami_elsewhere(look: Look) -> Iterator[Found]:
     "warns",
     "HAMi of another version is installed",
     why="It is replaced; GPU pods that run during that may crash.",
-    fix="Stop GPU pods first, or set hami_chart_version to the installed one",
+    fix="deploys/upgrade.py empties node by node first; or set hami_chart_version to the installed one",
 )
 def hami_version(look: Look) -> Iterator[Found]:
     for one in (look.cluster.hami if look.cluster else ()) or ():

@@ -8,17 +8,14 @@ from contextlib import AbstractContextManager, ExitStack
 from dataclasses import dataclass
 
 from hami_k3s import cluster
-from hami_k3s.isolation.claims import CLAIMS, judge, unmet
-from hami_k3s.isolation.evidence import Card, Durable, Evidence, Pod
+from hami_k3s.isolation.claims import unmet
+from hami_k3s.isolation.evidence import Card, Durable, Pod
 from hami_k3s.proof import inside, program, standing
 from hami_k3s.proof.measurement import Measurement, until_running
 from hami_k3s.proof.pods import Space, Wanted
 from hami_k3s.remote import run
-from hami_k3s.waits import Look, until
 
 BEFORE, AFTER = "hami-durable-before", "hami-durable-after"
-# What needs no pod to be looked at.
-NODE = tuple(claim for claim in CLAIMS if claim.scope == "node" and claim.id != "no-request")
 
 
 @dataclass
@@ -49,13 +46,17 @@ def prove(
         restart = f"systemctl daemon-reload && systemctl restart {cluster.unit(first.host)}.service"
         result = run(first.host, restart, timeout=180)
         refused = f"k3s could not be restarted: {result.stderr.strip()}"
-        lost = _until_back(first) if result.ok else (refused,)
+        lost = _back(first) if result.ok else (refused,)
         seconds = time.monotonic() - begun
         for one in cards:
             one.now.errors.pop("durable", None)
             one.now.parts["durable"] = (
                 Durable(one.before, None, lost=lost, seconds=seconds) if lost else _again(one, seconds)
             )
+
+
+def _back(now: Measurement) -> tuple[str, ...]:
+    return standing.hold(now.host, now.settings, now.settings.k3s_ready_timeout, "k3s_ready_timeout")
 
 
 def _start(now: Measurement, card: Card, space: Space) -> _Card | None:
@@ -71,21 +72,6 @@ def _start(now: Measurement, card: Card, space: Space) -> _Card | None:
         )
         return None
     return _Card(now, card, space, pod)
-
-
-def _until_back(now: Measurement) -> tuple[str, ...]:
-    """Wait until the node's claims hold again; those that do not, with the reason."""
-    lost: list[tuple[str, ...]] = [("not looked at",)]
-
-    def look() -> Look:
-        parts, errors = standing.measure(now.host, now.settings, again=True)
-        verdicts = judge(Evidence(now.host.name, errors=errors, **parts), NODE)
-        bad = [one for one in verdicts if not one.status.holds]
-        lost[0] = tuple(f"{one.claim}: {one.why or one.observed}" for one in bad)
-        return Look("wait", "; ".join(lost[0])) if bad else Look("done", "the node's claims hold again")
-
-    until(now.host, "after the restart", now.settings.k3s_ready_timeout, look, "k3s_ready_timeout")
-    return lost[0]
 
 
 def _again(one: _Card, seconds: float) -> Durable:

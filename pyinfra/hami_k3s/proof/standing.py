@@ -10,9 +10,29 @@ from hami_k3s import cluster, trusted
 from hami_k3s.facts.hami import HANDSHAKE, REGISTER, Hami, memory_scaling, split_count
 from hami_k3s.facts.helm import Release
 from hami_k3s.facts.k3s import K3s
-from hami_k3s.isolation.evidence import Registration
+from hami_k3s.isolation.claims import CLAIMS, judge
+from hami_k3s.isolation.evidence import Evidence, Registration
 from hami_k3s.isolation.parse import ParseError, parse_registration
 from hami_k3s.settings import Settings
+from hami_k3s.waits import Look, until
+
+# The claims that these parts are enough for.
+NODE = tuple(claim for claim in CLAIMS if claim.scope == "node" and claim.id != "no-request")
+
+
+def hold(host: Host, settings: Settings, limit: int, setting: str) -> tuple[str, ...]:
+    """Wait until the node's claims hold; those that do not within `limit` seconds, with the reason."""
+    lost: list[tuple[str, ...]] = [("not looked at",)]
+
+    def look() -> Look:
+        parts, errors = measure(host, settings, again=True)
+        verdicts = judge(Evidence(host.name, errors=errors, **parts), NODE)
+        bad = [one for one in verdicts if not one.status.holds]
+        lost[0] = tuple(f"{one.claim}: {one.why or one.observed}" for one in bad)
+        return Look("wait", "; ".join(lost[0])) if bad else Look("done", "the node's claims hold")
+
+    until(host, "after the restart", limit, look, setting)
+    return lost[0]
 
 
 def measure(host: Host, settings: Settings, again: bool = False) -> tuple[dict[str, Any], dict[str, str]]:

@@ -17,9 +17,12 @@ from hami_k3s.settings.hami import Hami
 from hami_k3s.settings.k3s import K3s
 from hami_k3s.settings.sources import Sources
 from hami_k3s.settings.toolkit import Toolkit
+from hami_k3s.settings.upgrade import Upgrade
 from hami_k3s.settings.verify import Verify
 
-PREFIXES = ("k3s_", "hami_", "toolkit_", "helm_", "verify_", "report_", "reset_", "preflight_", "driver_")
+PREFIXES = (
+    "k3s_", "hami_", "toolkit_", "helm_", "verify_", "report_", "reset_", "preflight_", "driver_", "upgrade_",
+)  # fmt: skip
 
 
 class SettingsError(ValueError):
@@ -27,7 +30,7 @@ class SettingsError(ValueError):
 
 
 # pydantic collects the fields of the last base first.
-class Settings(Driver, Verify, Hami, K3s, Toolkit, Sources):
+class Settings(Upgrade, Driver, Verify, Hami, K3s, Toolkit, Sources):
     """The settings of one host. Field order is the order of docs/settings.md."""
 
     @property

@@ -30,15 +30,9 @@ def server() -> None:
     A host without a cluster is a server of its own. Agents get everything but the place to join.
     """
     want = settings()
-    where = sources(want)
-    tool = binary.k3s(want)
-    trusted.plan(host, Binary, **tool.places)
+    trusted.plan(host, Binary, **binary.k3s(want).places)
     trusted.plan(host, K3s, **k3s.reading(host))
-    aliases = ("kubectl", "crictl", "ctr")
-    binary.released(name="Verified binary", tool=tool, aliases=aliases, origin=where)
-    if any(archives.wanted(want, where, arch) for arch in releases.ARCHITECTURES.values()):
-        trusted.plan(host, Digests, paths=[images.LIST])
-        images.imported(name="Image archives", settings=want, origin=where)
+    downloads(want)
     owned, registries = contents(want), Registries(origin.resolved(want.k3s_registries))
     trusted.plan(host, Digests, paths=files.paths(owned, registries))
     files.owned(name="Unit, configuration, scripts", contents=owned, registries=registries)
@@ -50,6 +44,18 @@ def server() -> None:
         k3s.ready(name="Ready, NVIDIA's runtime by default", version=want.k3s_version, limit=limit, gpu=gpu)
     if cluster.has_clusters(host):
         join.together(name="Servers are ready", step="the servers are ready")
+
+
+def downloads(want: Settings, link: bool = True) -> None:
+    """k3s' binary and image archives.
+
+    + link: make it the one that is started next
+    """
+    where, aliases = sources(want), ("kubectl", "crictl", "ctr")
+    binary.released(name="Verified binary", tool=binary.k3s(want), aliases=aliases, origin=where, link=link)
+    if any(archives.wanted(want, where, arch) for arch in releases.ARCHITECTURES.values()):
+        trusted.plan(host, Digests, paths=[images.LIST])
+        images.imported(name="Image archives", settings=want, origin=where)
 
 
 @deploy("k3s")

@@ -15,6 +15,20 @@ from hami_k3s.stages.common import settings, sources
 @deploy("Container toolkit")
 def container_toolkit() -> None:
     """NVIDIA's apt repository and the toolkit's four packages at the pinned version, held."""
+    repository()
+    want = settings()
+    if want.k3s_gpu:
+        toolkit.packages(
+            name="Pinned packages, held",
+            url=origin.toolkit_url(want),
+            version=want.toolkit_version,
+            limit=want.toolkit_timeout,
+            origin=origin.of(want),
+        )
+
+
+def repository() -> None:
+    """What the packages come from, and what other downloads need."""
     want = settings()
     where, url = sources(want), origin.toolkit_url(want)
     if not want.k3s_gpu:
@@ -25,13 +39,6 @@ def container_toolkit() -> None:
         name="NVIDIA's repository",
         url=url,
         fingerprint=want.toolkit_key_fingerprint,
-        version=want.toolkit_version,
-        limit=want.toolkit_timeout,
-        origin=where,
-    )
-    toolkit.packages(
-        name="Pinned packages, held",
-        url=url,
         version=want.toolkit_version,
         limit=want.toolkit_timeout,
         origin=where,

@@ -6,7 +6,7 @@ from typing import Any
 import yaml
 from aiohttp import web
 
-from . import events, identity, log, problem, protobuf, selectors, watch
+from . import disruption, events, identity, log, problem, protobuf, selectors, watch
 from .api_root import ApiRoot
 from .objects import Objects
 from .problem import ProblemError
@@ -244,6 +244,7 @@ class Api(ApiRoot):
     ) -> web.Response:
         body = await self._body(request)
         if sub == "eviction":
+            disruption.check(self.store, self.store.need(resource, namespace, name))
             self.objects.delete(resource, namespace, name, body.get("deleteOptions") or {})
         else:
             node = body["target"]["name"]

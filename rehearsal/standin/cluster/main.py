@@ -22,6 +22,7 @@ COMMANDS:
    kubectl  Run kubectl
    crictl   Run crictl
    ctr      Run ctr
+   etcd-snapshot  Manage etcd snapshots
 """
 
 
@@ -38,6 +39,10 @@ def main() -> int:
         return crictl(rest)
     if command == "ctr":
         return ctr(rest)
+    if command == "etcd-snapshot":
+        from . import snapshot
+
+        return snapshot.main(rest)
     if command == "server":
         return server(rest)
     if command == "agent":

@@ -59,6 +59,7 @@ class HelmScript:
             "status": "absent",
             "good_revision": None,
             "limit": 300,
+            "scheduler": "",
             "scheduler_hint": "An image that cannot be pulled: hami_values",
         }
         environment = {"PATH": f"{self.folder}:{os.environ['PATH']}", "TMPDIR": str(self.tmp)}

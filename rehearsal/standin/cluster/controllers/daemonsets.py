@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from ..cluster import Cluster, is_active, is_leaving, is_ready, owned_by
+from ..cluster import Cluster, is_active, is_leaving, is_ready, owned_by, owner_reference
 from ..scheduling import fits_node
 from . import pods
 
@@ -19,6 +19,7 @@ def sync(cluster: Cluster) -> None:
 def _daemon_set(cluster: Cluster, daemon_set: Object) -> None:
     meta, spec = daemon_set["metadata"], daemon_set["spec"]
     digest = pods.template_hash(spec["template"])
+    _revision(cluster, daemon_set, digest)
     mine = [p for p in cluster.store.select("pods", meta["namespace"]) if owned_by(p, meta["uid"])]
     nodes = cluster.store.select("nodes")
     tolerant = {**spec["template"]["spec"]}
@@ -41,6 +42,31 @@ def _daemon_set(cluster: Cluster, daemon_set: Object) -> None:
         template["metadata"]["labels"] = {**labels, "pod-template-generation": str(meta.get("generation", 1))}
         pods.create(cluster, daemon_set, template, SOURCE, **_pinned(spec["template"]["spec"], name))
     _status(cluster, daemon_set, wanted, digest)
+
+
+def _revision(cluster: Cluster, daemon_set: Object, digest: str) -> None:
+    """The template's history: the newest revision has the highest number, also when an older template comes back."""
+    key, meta = "apps/controllerrevisions", daemon_set["metadata"]
+    mine = [one for one in cluster.store.select(key, meta["namespace"]) if owned_by(one, meta["uid"])]
+    last = max((one["revision"] for one in mine), default=0)
+    own = next((one for one in mine if one["metadata"]["labels"]["controller-revision-hash"] == digest), None)
+    if own is None:
+        labels = {
+            **(daemon_set["spec"]["template"]["metadata"].get("labels") or {}),
+            "controller-revision-hash": digest,
+        }
+        made = {"apiVersion": "apps/v1", "kind": "ControllerRevision", "revision": last + 1}
+        made["data"] = {"spec": {"template": {**daemon_set["spec"]["template"], "$patch": "replace"}}}
+        made["metadata"] = {
+            "name": f"{meta['name']}-{digest}",
+            "labels": labels,
+            "ownerReferences": [owner_reference(daemon_set)],
+        }
+        cluster.objects.create(cluster.resource(key), meta["namespace"], made)
+    elif own["revision"] < last:
+        cluster.store.modify(
+            key, meta["namespace"], own["metadata"]["name"], lambda o: o.update(revision=last + 1)
+        )
 
 
 def _pinned(spec: Object, node: str) -> Object:
