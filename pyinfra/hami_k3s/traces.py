@@ -16,17 +16,20 @@ STORE = "/var/lib/hami-k3s/bundle"
 K3S = "/etc/rancher/k3s"
 ASIDE = ".disabled-by-hami-k3s"
 CDI = "/var/run/cdi"
+# Of it only the default runtime is HAMi's; the rest stays as long as k3s.
+DROP_IN = f"{K3S}/config.yaml.d/50-gpu-node.yaml"
 # Written before k3s is taken away, and removed last: a removal that was begun is finished without asking again.
 BEGUN = f"{LIBRARY}/k3s-removal"
 
 # Ours by their names; `*` also takes what an interrupted write left beside a file.
 PATHS: dict[Part, tuple[str, ...]] = {
-    "always": (f"{K3S}/config.yaml.d/50-gpu-node.yaml*", f"{LIBRARY}/charts"),
+    "always": (f"{LIBRARY}/charts",),
     "k3s": (
         f"{LIBRARY}/k3s-*",
         f"{LIBRARY}/helm-*",
         f"{LIBRARY}/registries.*",
         f"{LIBRARY}/.download.*",
+        f"{DROP_IN}*",
         f"{K3S}/hami-k3s.env*",
         f"{K3S}/hami-k3s.token*",
         f"{K3S}/config.yaml.d/51-cluster.yaml*",
@@ -96,6 +99,7 @@ def probe() -> str:
     lines = [
         'left() { p=$1; shift; for f; do if [ -e "$f" ] || [ -L "$f" ]; then echo "$p $f"; fi; done; }',
         *(f"left {part} {' '.join(patterns)}" for part, patterns in PATHS.items()),
+        f"! grep -qs '^default-runtime: nvidia' {DROP_IN} || echo 'always {DROP_IN}'",
         f"[ ! -d {LIBRARY} ] || {{",
         *(f"left {part} {' '.join(patterns)}" for part, patterns in MADE.items()),
         "}",

@@ -22,13 +22,6 @@ else
     status=1
 fi
 {% endif %}
-{% for space, pod in pods %}
-# After HAMi: what its owner makes anew finds no card here.
-k3s kubectl -n {{ space | quote }} delete pod {{ pod | quote }} --ignore-not-found --timeout=60s || status=1
-{% endfor %}
 k -n {{ namespace | quote }} delete secret {{ (fullname ~ "-scheduler-tls") | quote }} --ignore-not-found || status=1
 k -n {{ namespace | quote }} delete lease {{ (fullname ~ "-scheduler") | quote }} --ignore-not-found || status=1
-node=$(hostname | tr A-Z a-z)
-k annotate node "$node" {{ annotations | map("quote") | join(" ") }} || status=1
-k label node "$node" gpu- || status=1
 exit $status

@@ -8,6 +8,10 @@ until said=$(LC_ALL=C apt-mark unhold {{ held | map("quote") | join(" ") }} 2>&1
     exit 1
 done
 {% endif %}
+{% if rewritten %}
+(
+{{ rewritten }}) || exit 1
+{% endif %}
 {% if paths %}
 rm -rf {{ paths | map("quote") | join(" ") }} || exit 1
 {% endif %}

@@ -13,8 +13,10 @@ from hami_k3s import traces
 REPOSITORY = Path(__file__).resolve().parents[2]
 LIBRARY = REPOSITORY / "pyinfra" / "hami_k3s"
 # What a text of this project may name without writing it, and why.
-READ = {
-    "/etc/apt/sources.list*": "the user's own sources; one that stood aside is a trace",
+READ = {  # [*] is a star in the text itself
+    "/etc/apt/sources.list": "the user's own sources; one that stood aside is a trace",
+    "/etc/apt/sources.list.d/": "the same",
+    "/etc/apt/sources.list.d/[*]*": "the same",
     "/etc/environment": "proxies of the machine",
     "/etc/machine-id": "which machine it is",
     "/etc/systemd/system": "the folder of the unit; k3s.service and k3s-agent.service are traces",
@@ -22,11 +24,12 @@ READ = {
     "/etc/sysconfig*": "the user's own environment of k3s",
     "/etc/ld.so.preload": "inside pods",
     "/etc/os-release": "which system it is",
-    "/etc/rancher/k3s/config.yaml*": "the user's own configuration",
+    "/etc/rancher/k3s/config.yaml": "the user's own configuration",
     "/etc/rancher/k3s/registries.yaml": "ours in, ours out: operations/registries.py",
     "/etc/rancher/k3s": "a folder, removed when empty",
     "/etc/rancher": "a folder, removed when empty",
-    "/etc/rancher/k3s/config.yaml.d/*.y*ml": "the user's own drop-ins",
+    "/etc/rancher/k3s/config.yaml.d": "a folder, removed when empty",
+    "/etc/rancher/k3s/config.yaml.d/[*].y*ml": "the user's own drop-ins",
     "/etc/ssl/certs/ca-certificates.crt": "what update-ca-certificates writes",
     "/etc/systemd/system/k3s": "how our units begin",
     "/etc/systemd/system/k3s.service.env": "another installer's, removed with k3s",

@@ -21,8 +21,6 @@ _OPTIONS = f'-s --max-time 20 {_CERTIFICATES} -w "$w"'
 # After each answer: HTTP's status, curl's own, and batch's separator.
 _WRITE = "w=$(printf '\\n%%{http_code}/%%{exitcode}\\036.') && w=${w%.}"
 KUBECONFIG = "/etc/rancher/k3s/k3s.yaml"
-# In a path: the name of this host's own node.
-NODE = "{node}"
 # Before the paths: k3s may listen on another port.
 _SERVER = f'while read -r k s; do [ "$k" != server: ] || break; done <{KUBECONFIG}'
 
@@ -36,7 +34,7 @@ def script(paths: Mapping[str, str], posts: Mapping[str, tuple[str, object]] | N
     """Shell that prints answers as `batch.script` does, with one curl and one connection for all of them; HTTP's status
     stands for the exit status: 0 for 2xx, 44 for 404, else 22.
 
-    + paths: name -> path to GET; NODE in it becomes this host's own
+    + paths: name -> path to GET
     + posts: name -> (path, JSON to POST), for dry runs
     """
     asked = " ".join(f"$s{shlex.quote(path)}" for path in paths.values())
@@ -44,10 +42,7 @@ def script(paths: Mapping[str, str], posts: Mapping[str, tuple[str, object]] | N
         data = shlex.quote(json.dumps(body))
         asked += f" --next {_OPTIONS} -H 'Content-Type: application/json' -d {data} $s{shlex.quote(path)}"
     names = " ".join([*paths, *(posts or {})])
-    own = "n=$(hostname | tr A-Z a-z); " if NODE in asked else ""
-    # A brace has made `quote` put quotes around: out of them and back.
-    asked = asked.replace(NODE, "'\"$n\"'")
-    ask = f"{own}{_SERVER}; {_WRITE}; curl {_OPTIONS} {asked}"
+    ask = f"{_SERVER}; {_WRITE}; curl {_OPTIONS} {asked}"
     return f"printf '%s=' '{names}'; {{ {ask}; }} 2>/dev/null </dev/null | base64 | tr -d '\\n'; echo"
 
 

@@ -7,13 +7,14 @@ from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import quote
 
-from pyinfra.api import FactBase, StringCommand
+from pyinfra.api import StringCommand
 from typing_extensions import override
 
 from hami_k3s import traces
 from hami_k3s.facts import api, batch, k3s
 from hami_k3s.facts.hami import HANDSHAKE, REGISTER, fullname
 from hami_k3s.facts.kubernetes import answer_items, node
+from hami_k3s.facts.shared import Shared
 from hami_k3s.releases import PACKAGES
 
 ANNOTATIONS = (
@@ -31,11 +32,12 @@ ALLOCATED = "hami.io/vgpu-devices-allocated"
 class Leftovers:
     """What is there.
 
-    `k3s`: "ours", "another" installer's, or "". `api` is False where k3s does not answer: what it holds is unknown then,
-    and so is `pods` (None): the GPU pods on this node that are not verify's, one line each. `database`: k3s has kept
-    something. `working`: processes of pods run. `begun`: k3s' removal was cut off. `stale`: k3s runs with other files
-    than are there. `hami`: objects of HAMi or verify, a word or two each. `paths`: part of the reset -> paths.
-    `packages`: the toolkit's, "held" among `held`. `answered` is False when the host said nothing at all.
+    `k3s`: "ours", "another" installer's, or "". `api` is False where the API does not answer: what it holds is unknown
+    then, and so is `pods` (None): the GPU pods on this node that are not verify's, one line each. `database`: k3s has
+    kept something. `working`: processes of pods run. `begun`: k3s' removal was cut off. `stale`: k3s runs with other
+    files than are there. `hami`: objects of HAMi or verify in the cluster, `marks`: what HAMi has on this host's `node`,
+    a word or two each. `paths`: part of the reset -> paths. `packages`: the toolkit's; `held`: those on hold. `answered`
+    is False when the host said nothing at all.
     """
 
     answered: bool = False
@@ -45,8 +47,10 @@ class Leftovers:
     working: bool = False
     begun: bool = False
     stale: bool = False
-    nodes: int = 0
+    nodes: tuple[str, ...] = ()
     hami: tuple[str, ...] = ()
+    node: str = ""
+    marks: tuple[str, ...] = ()
     pods: tuple[str, ...] | None = None
     paths: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     packages: tuple[str, ...] = ()
@@ -80,20 +84,21 @@ def paths(release: str, namespace: str, owner: str) -> dict[str, str]:
         "secret": f"/api/v1/{where}/secrets/{name}-scheduler-tls",
         "lease": f"/apis/coordination.k8s.io/v1/{where}/leases/{name}-scheduler",
         "spaces": api.listing("/api/v1/namespaces", owner),
-        "pods": f"/api/v1/pods?fieldSelector=spec.nodeName={api.NODE}",
+        "pods": "/api/v1/pods",
     }
 
 
-def gpu_pods(items: list[dict[str, Any]], owner: str) -> tuple[str, ...]:
+def gpu_pods(items: list[dict[str, Any]], name: str, owner: str) -> tuple[str, ...]:
     """Living pods that have a card or part of one, verify's own left out: `default/train (nvidia.com/gpu: 1)`.
 
+    + name: the node
     + owner: label (`key=value`) of verify's pods
     """
     key, _, value = owner.partition("=")
     found = []
     for item in items:
         meta, spec = item.get("metadata") or {}, item.get("spec") or {}
-        if (meta.get("labels") or {}).get(key) == value:
+        if spec.get("nodeName") != name or (meta.get("labels") or {}).get(key) == value:
             continue
         if (item.get("status") or {}).get("phase") in ("Succeeded", "Failed"):
             continue
@@ -109,18 +114,24 @@ def gpu_pods(items: list[dict[str, Any]], owner: str) -> tuple[str, ...]:
     return tuple(sorted(found))
 
 
-def _objects(answers: Mapping[str, batch.Answer], own: str | None) -> tuple[str, ...]:
+def _objects(answers: dict[str, batch.Answer]) -> tuple[str, ...]:
     """HAMi's and verify's, in words."""
 
     def objects(name: str) -> list[dict[str, Any]]:
-        return answer_items(dict(answers), name) or []
+        return answer_items(answers, name) or []
 
     found = [f"namespace {one['metadata']['name']}" for one in objects("spaces")]
     found += [f"{kind} {one['metadata']['name']}" for kind in ("secret", "lease") for one in objects(kind)]
     kept = [one["metadata"].get("labels", {}).get("status") for one in objects("release")]
     found += ["release"] if any(status != "uninstalled" for status in kept) else []
-    for one in map(node, objects("nodes")):
-        if one.name == own:
+    return tuple(found)
+
+
+def _marks(nodes: list[dict[str, Any]], name: str) -> tuple[str, ...]:
+    """HAMi's on this node, in words."""
+    found = []
+    for one in map(node, nodes):
+        if one.name == name:
             found += [f"annotation {key}" for key in ANNOTATIONS if key in one.annotations]
             found += ["label gpu"] if "gpu" in one.labels else []
     return tuple(found)
@@ -129,6 +140,7 @@ def _objects(answers: Mapping[str, batch.Answer], own: str | None) -> tuple[str,
 def parse(output: list[str], owner: str) -> Leftovers:
     """Leftovers from the answers to PROBES and `paths`."""
     answers = batch.parse(output)
+    name = answers.get("hostname", batch.NOTHING).value or ""
 
     def lines(name: str) -> list[str]:
         return answers.get(name, batch.NOTHING).text.splitlines()
@@ -145,29 +157,32 @@ def parse(output: list[str], owner: str) -> Leftovers:
     nodes, pods = answer_items(answers, "nodes"), answer_items(answers, "pods")
     packages = [[*line.split(), "", "", ""][:3] for line in lines("packages")]
     return Leftovers(
-        answered=answers.get("hostname", batch.NOTHING).value is not None,
+        answered=bool(name),
         k3s="another" if another else "ours" if found.get("k3s") else "",
         api=nodes is not None,
         database=answers.get("database", batch.NOTHING).value is not None,
         working=answers.get("working", batch.NOTHING).status == 0,
         begun=traces.BEGUN in found.get("k3s", []),
         stale=k3s.parse(output).stale,
-        nodes=len(nodes or []),
-        hami=_objects(answers, answers.get("hostname", batch.NOTHING).value),
-        pods=gpu_pods(pods, owner) if pods is not None else None,
+        nodes=tuple(one.name for one in map(node, nodes or [])),
+        hami=_objects(answers),
+        node=name,
+        marks=_marks(nodes or [], name),
+        pods=gpu_pods(pods, name, owner) if pods is not None else None,
         paths={part: tuple(dict.fromkeys(some)) for part, some in found.items() if some},
         packages=tuple(row[0] for row in packages if row[0] and row[1] != "not-installed"),
         held=tuple(row[0] for row in packages if row[2] == "hold"),
     )
 
 
-class Reset(FactBase[Leftovers]):
+class Reset(Shared[Leftovers]):
     """
     Returns what a reset would remove.
 
     + release: the Helm release
     + namespace: its namespace
     + owner: label of the namespaces and pods that verify makes
+    + unit: k3s' service, without `.service`
 
     .. code:: python
 
@@ -179,9 +194,17 @@ class Reset(FactBase[Leftovers]):
     _owner = ""
 
     @override
-    def command(self, release: str, namespace: str, owner: str) -> StringCommand:
+    def command(self, release: str, namespace: str, owner: str, unit: str = "k3s") -> StringCommand:
+        return self.both(release=release, namespace=namespace, owner=owner, unit=unit)
+
+    @override
+    def own(self, release: str, namespace: str, owner: str, unit: str = "k3s") -> str:
         self._owner = owner
-        return StringCommand(batch.script(PROBES), ";", api.script(paths(release, namespace, owner)))
+        return batch.script({**PROBES, "service": PROBES["service"].replace("UNIT", unit)})
+
+    @override
+    def asked(self, release: str, namespace: str, owner: str, unit: str = "k3s") -> str:
+        return api.script(paths(release, namespace, owner))
 
     @override
     def process(self, output: list[str]) -> Leftovers:

@@ -10,26 +10,19 @@ from pyinfra.api import FunctionCommand, Host, QuoteString, State, StringCommand
 from pyinfra.api.command import PyinfraCommand
 from pyinfra.api.state import StateStage
 
-from hami_k3s import command_line, leftover, traces, transient, trusted
-from hami_k3s.facts.hami import fullname
-from hami_k3s.facts.helm import AT_WORK, KUBECONFIG
-from hami_k3s.facts.k3s import INPUTS_STARTED, K3s
-from hami_k3s.facts.kubernetes import CACHE
-from hami_k3s.facts.reset import ANNOTATIONS, Leftovers, Reset
+from hami_k3s import cluster, command_line, leftover, traces, transient
+from hami_k3s.facts.k3s import INPUTS_STARTED
 from hami_k3s.facts.toolkit import KEY, PACKAGES, SOURCE
 from hami_k3s.operations import authority
-from hami_k3s.operations.binary import path
+from hami_k3s.operations import k3s as k3s_operation
 from hami_k3s.operations.files import Contents, script
 from hami_k3s.operations.registries import Registries
-from hami_k3s.proof.pods import OWNER
+from hami_k3s.operations.reset_hami import forget, others, read, whole
 from hami_k3s.settings import Settings
 from hami_k3s.templating import render
 from hami_k3s.waits import Look, fail, until
 
-
-def _read(settings: Settings) -> Leftovers:
-    where = {"release": settings.hami_release, "namespace": settings.hami_namespace}
-    return trusted.read(host, Reset, **where, owner=OWNER)
+ALONE = "others of its cluster would lose their last server. Name them in the same run, or remove them first"
 
 
 @operation()
@@ -45,7 +38,8 @@ def unused(settings: Settings) -> Generator[PyinfraCommand]:
 
         reset.unused(name="No GPU pod is lost unasked", settings=settings)
     """
-    reason = leftover.refusal(_read(settings), settings)
+    state = read(settings)
+    reason = leftover.refusal(state, settings, whole(state))
     if not reason:
         host.noop("nobody loses a card")
         return
@@ -55,68 +49,20 @@ def unused(settings: Settings) -> Generator[PyinfraCommand]:
 
 
 @operation()
-def hami(settings: Settings) -> Generator[PyinfraCommand]:
+def files(settings: Settings, plain: str) -> Generator[PyinfraCommand]:
     """
-    Remove verify's pods, HAMi's release, what helm does not own (Secret, Lease, node annotations, label), and with
-    `reset_force` the GPU pods of this node.
+    Remove what HAMi left on the host, NVIDIA's runtime from k3s' drop-in, and the holds of packages.
 
     + settings: the host's settings
+    + plain: the drop-in without NVIDIA's runtime
 
     **Example:**
 
     .. code:: python
 
-        reset.hami(name="HAMi is gone", settings=settings)
+        reset.files(name="HAMi's files and holds are gone", settings=settings, plain="# nothing")
     """
-    state = _read(settings)
-    if settings.reset_k3s and state.nodes < 2:
-        host.noop("it goes with k3s")
-        return
-    if not state.api and state.database:
-        reason = "k3s does not answer, so HAMi cannot be removed from it: `systemctl status k3s` says why. "
-        yield FunctionCommand(
-            fail, (f"{reason}To remove k3s with everything in it: --data reset_k3s=true",), {}
-        )
-        return
-    if not state.hami:
-        host.noop("nothing of HAMi is there")
-        return
-    text = render(
-        "scripts/reset-hami.sh",
-        release=settings.hami_release,
-        namespace=settings.hami_namespace,
-        installed="release" in state.hami,
-        helm=path("helm", settings.helm_version),
-        library=traces.LIBRARY,
-        kubeconfig=KUBECONFIG,
-        cache=CACHE,
-        at_work=AT_WORK,
-        owner=OWNER,
-        pods=[one.split(" ")[0].split("/") for one in state.pods or ()],
-        fullname=fullname(settings.hami_release),
-        annotations=[f"{name}-" for name in ANNOTATIONS],
-        limit=settings.hami_ready_timeout,
-    )
-    limit = settings.hami_ready_timeout + 120 + 60 * len(state.pods or ())
-    yield FunctionCommand(
-        transient.work, ("reset-hami", "Removing HAMi", text, limit, "hami_ready_timeout"), {}
-    )
-
-
-@operation()
-def files(settings: Settings) -> Generator[PyinfraCommand]:
-    """
-    Remove what HAMi left on the host, the drop-in that made NVIDIA's runtime the default, and the holds of packages.
-
-    + settings: the host's settings
-
-    **Example:**
-
-    .. code:: python
-
-        reset.files(name="HAMi's files, the drop-in, holds", settings=settings)
-    """
-    state = _read(settings)
+    state = read(settings)
     there = state.paths.get("always", ())
     if not there and not state.held:
         host.noop("nothing of them is there")
@@ -124,7 +70,8 @@ def files(settings: Settings) -> Generator[PyinfraCommand]:
     text = render(
         "scripts/reset-host.sh",
         held=state.held,
-        paths=there,
+        rewritten=script({traces.DROP_IN: (plain, "600")}) if traces.DROP_IN in there else "",
+        paths=[one for one in there if one != traces.DROP_IN],
         folders=traces.FOLDERS,
         limit=settings.toolkit_timeout,
     )
@@ -149,13 +96,22 @@ def k3s(settings: Settings, scripts: Contents) -> Generator[PyinfraCommand]:
     if not settings.reset_k3s:
         host.noop("k3s stays (reset_k3s is false)")
         return
-    state = _read(settings)
+    state = read(settings)
     if state.k3s == "another":
         reason = "another installer's k3s is here, with its own unit; it is not touched"
         yield FunctionCommand(fail, (f"{reason}: /usr/local/bin/k3s-uninstall.sh is its own way out",), {})
         return
     if not state.paths.get("k3s"):
         host.noop("k3s is not there")
+        return
+    leaves = not whole(state)
+    if (
+        leaves
+        and not cluster.is_agent(host)
+        and not any(one not in host.state.active_hosts for one in others(host))
+    ):
+        nodes = ", ".join(state.nodes)
+        yield FunctionCommand(fail, (f"k3s stays on this server: {ALONE} (nodes: {nodes})",), {})
         return
     if any("registries" in one for one in state.paths["k3s"]):
         yield FunctionCommand(Registries({}).apply, (), {})
@@ -168,6 +124,8 @@ def k3s(settings: Settings, scripts: Contents) -> Generator[PyinfraCommand]:
         folders=traces.FOLDERS,
     )
     yield FunctionCommand(transient.work, ("reset-k3s", "Removing k3s", text, 300, "reset_k3s"), {})
+    if leaves:
+        yield FunctionCommand(forget, (state.node,), {})
 
 
 @operation()
@@ -186,7 +144,7 @@ def toolkit(settings: Settings) -> Generator[PyinfraCommand]:
     if not settings.reset_toolkit:
         host.noop("the toolkit stays (reset_toolkit is false)")
         return
-    state = _read(settings)
+    state = read(settings)
     if not state.packages and not state.paths.get("toolkit"):
         host.noop("the toolkit is not there")
         return
@@ -221,14 +179,14 @@ def settled(settings: Settings) -> Generator[PyinfraCommand]:
 
         reset.settled(name="k3s runs with what is left", settings=settings)
     """
-    state = _read(settings)
+    state = read(settings)
     restart = state.k3s == "ours" and state.stale
     logs = state.paths.get("run", ())
     if not restart and not logs:
         host.noop("nothing is to be settled")
         return
     if restart:
-        yield StringCommand("systemctl restart --no-block k3s.service")
+        yield StringCommand(f"systemctl restart --no-block {cluster.unit(host)}.service")
         yield FunctionCommand(_answers, (settings.k3s_ready_timeout,), {})
     if logs:
         yield StringCommand("rm -rf", *[QuoteString(one) for one in logs])
@@ -237,9 +195,9 @@ def settled(settings: Settings) -> Generator[PyinfraCommand]:
 
 def _answers(state: State, host: Host, limit: int) -> bool:
     def look() -> Look:
-        now = host.get_fact(K3s, api=True)
+        now = k3s_operation.state_of(host, fresh=True)
         if now.active != "active" or now.stale or now.api != "ok" or now.own is None or not now.own.ready:
-            return Look("wait", f"k3s.service is {now.active or 'unknown'}, its node is not Ready yet")
+            return Look("wait", f"k3s is {now.active or 'unknown'}, its node is not Ready yet")
         return Look("done", "k3s runs without NVIDIA's runtime as the default")
 
     return until(host, "k3s", limit, look, "k3s_ready_timeout")
@@ -258,15 +216,15 @@ def audit(settings: Settings) -> Generator[PyinfraCommand]:
 
         reset.audit(name="What is left", settings=settings)
     """
-    state = _read(settings)
+    state = read(settings)
     if host.state.current_stage == StateStage.Execute:
-        for line in leftover.staying(state, settings):
+        for line in leftover.staying(state, settings, whole(state)):
             host.log(f"    stays: {line}")
     if not state.answered:
         yield FunctionCommand(
             fail, ("the host did not say what is left on it; run the same command again",), {}
         )
-    elif left := leftover.to_remove(state, settings):
+    elif left := leftover.to_remove(state, settings, whole(state)):
         text = "not removed: " + ", ".join(left)
         yield FunctionCommand(
             fail,

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from pyinfra.api.deploy import deploy
 
-from hami_k3s.operations import reset
+from hami_k3s import traces
+from hami_k3s.operations import reset, reset_hami
 from hami_k3s.stages import k3s as k3s_stage
 from hami_k3s.stages.common import settings
 
@@ -19,8 +20,10 @@ def unused() -> None:
 def hami() -> None:
     """Remove HAMi: release, verify's pods, annotations and label of this host's node, its files, drop-in and holds."""
     want = settings()
-    reset.hami(name="HAMi is gone", settings=want)
-    reset.files(name="HAMi's files, drop-in and holds are gone", settings=want)
+    reset_hami.hami(name="HAMi is gone", settings=want)
+    reset_hami.node(name="The node is an ordinary one", settings=want)
+    plain = k3s_stage.contents(want.model_copy(update={"k3s_gpu": False}))[traces.DROP_IN][0]
+    reset.files(name="HAMi's files, runtime and holds are gone", settings=want, plain=plain)
 
 
 @deploy("Reset")

@@ -44,12 +44,15 @@ def test_everything() -> None:
         spaces=listed({"metadata": {"name": "hami-k3s-verify-0a1b2c3d"}}),
         pods=listed(),
     )
-    assert (everything.k3s, everything.api, everything.nodes, everything.pods) == ("ours", True, 2, ())
+    assert (everything.k3s, everything.api, everything.pods) == ("ours", True, ())
+    assert (everything.node, everything.nodes) == ("gpu-1", ("gpu-1", "other"))
     assert everything.hami == (
         "namespace hami-k3s-verify-0a1b2c3d",
         "secret hami-scheduler-tls",
         "lease hami-scheduler",
         "release",
+    )
+    assert everything.marks == (
         "annotation hami.io/node-nvidia-register",
         "annotation hami.io/node-handshake",
         "label gpu",
@@ -92,7 +95,10 @@ def pod(name: str, limits: dict[str, str] | None = None, **more: Any) -> dict[st
     meta = {"namespace": "default", "name": name, "labels": more.get("labels", {})}
     return {
         "metadata": meta | {"annotations": more.get("annotations", {})},
-        "spec": {"containers": [{"resources": {"limits": limits or {}}}, {}]},
+        "spec": {
+            "nodeName": more.get("node", "gpu-1"),
+            "containers": [{"resources": {"limits": limits or {}}}, {}],
+        },
         "status": {"phase": more.get("phase", "Running")},
     }
 
@@ -103,6 +109,7 @@ PODS = [
     (pod("whole", {"nvidia.com/gpu": "2"}, phase="Pending"), "(nvidia.com/gpu: 2)"),
     (pod("cores", annotations={"hami.io/vgpu-devices-allocated": "GPU-1,NVIDIA,1,0:;"}), "(allocated by HAMi)"),
     (pod("web"), None),
+    (pod("elsewhere", GPU, node="gpu-2"), None),
     (pod("none", {"nvidia.com/gpu": "0"}), None),
     (pod("old", GPU, phase="Succeeded"), None),
     (pod("dead", GPU, phase="Failed"), None),
@@ -114,13 +121,13 @@ PODS = [
 @pytest.mark.parametrize(("item", "shown"), PODS, ids=lambda one: one and str(one)[:20])
 def test_pods_that_would_lose_a_card(item: dict[str, Any], shown: str | None) -> None:
     expected = (f"default/{item['metadata']['name']} {shown}",) if shown else ()
-    assert gpu_pods([item], OWNER) == expected
+    assert gpu_pods([item], "gpu-1", OWNER) == expected
 
 
 def test_a_request_of_an_init_container_counts() -> None:
     item = pod("init")
     item["spec"]["initContainers"] = [{"resources": {"requests": GPU}}]
-    assert gpu_pods([item], OWNER) == ("default/init (nvidia.com/gpu: 1)",)
+    assert gpu_pods([item], "gpu-1", OWNER) == ("default/init (nvidia.com/gpu: 1)",)
 
 
 def test_through_the_real_script(host: Bin) -> None:
@@ -133,11 +140,11 @@ def test_through_the_real_script(host: Bin) -> None:
             "kind": "Secret",
             "metadata": {"name": "hami-scheduler-tls"},
         },
-        f"/api/v1/pods?fieldSelector=spec.nodeName={name}": listed(pod("train", GPU)),
+        "/api/v1/pods": listed(pod("train", GPU, node=name), pod("elsewhere", GPU, node="x")),
         SECRETS: listed(),
     }
     found = api.read(Reset, release="hami", namespace="kube-system", owner="a=b")
-    assert found.hami == ("namespace x", "secret hami-scheduler-tls", "label gpu")
+    assert (found.hami, found.marks) == (("namespace x", "secret hami-scheduler-tls"), ("label gpu",))
     assert found.pods == ("default/train (nvidia.com/gpu: 1)",)
 
 
@@ -191,8 +198,8 @@ def test_a_host_that_is_ours(tree: Tree) -> None:
         "/usr/local/bin/k3s-uninstall.sh": "k3s",
         "/usr/local/lib/hami-k3s/k3s-v1": "k3s",
         "/usr/local/lib/hami-k3s/charts": "always",
-        "/etc/rancher/k3s/config.yaml.d/50-gpu-node.yaml": "always",
-        "/etc/rancher/k3s/config.yaml.d/50-gpu-node.yaml.hami-k3s-new": "always",
+        "/etc/rancher/k3s/config.yaml.d/50-gpu-node.yaml": "k3s",
+        "/etc/rancher/k3s/config.yaml.d/50-gpu-node.yaml.hami-k3s-new": "k3s",
         "/etc/apt/keyrings/nvidia-container-toolkit.asc": "toolkit",
         "/etc/apt/keyrings/hami-k3s-nvidia-driver.asc": "stays",
         "/var/lib/hami-k3s/bundle/HAMi": "k3s",
@@ -206,6 +213,8 @@ def test_a_host_that_is_ours(tree: Tree) -> None:
     tree.link("/usr/local/bin/kubectl", "k3s")
     links = {"k3s /usr/local/bin/k3s", "k3s /usr/local/bin/kubectl"}
     assert tree.found() == {f"{part} {path}" for path, part in written.items()} | links
+    tree.file(traces.DROP_IN, "default-runtime: nvidia\n")
+    assert {f"always {traces.DROP_IN}", f"k3s {traces.DROP_IN}"} <= tree.found()
     # cut off between the two links
     (tree.root / "usr/local/bin/k3s").unlink()
     assert "k3s /usr/local/bin/kubectl" in tree.found()

@@ -11,7 +11,7 @@ from pyinfra.api.state import StateStage
 
 from hami_k3s import traces
 from hami_k3s.facts.reset import Leftovers, Reset
-from hami_k3s.operations import reset
+from hami_k3s.operations import reset, reset_hami
 from hami_k3s.settings import Settings
 from tests.unit.operations.fake_host import FakeHost, Run, Then, operate, perform
 
@@ -23,21 +23,24 @@ FULL = Leftovers(
     api=True,
     database=True,
     working=True,
-    nodes=1,
-    hami=("release", "label gpu"),
+    nodes=("gpu-1",),
+    hami=("release",),
+    node="gpu-1",
+    marks=("label gpu",),
     pods=(),
     paths={"always": ("/usr/local/vgpu",), "k3s": K3S, "toolkit": ("/etc/apt/keyrings/x.asc",), "stays": ("/d",)},
     packages=("libnvidia-container1",),
     held=("libnvidia-container1",),
 )  # fmt: skip
-SILENT = replace(FULL, api=False, pods=None, hami=(), nodes=0)
+SILENT = replace(FULL, api=False, pods=None, hami=(), marks=(), nodes=())
 PODS = ("default/a (nvidia.com/gpu: 1)", "default/b (nvidia.com/gpu: 1)")
 ALL = {"reset_k3s": True, "reset_toolkit": True}
 SCRIPTS = {"/usr/local/bin/k3s-uninstall.sh": ("#!/bin/sh\n", "755")}
 
 
 def do(operation: Any, state: Leftovers, **settings: Any) -> tuple[list[Any], str | None]:
-    more = {"scripts": SCRIPTS} if operation is reset.k3s else {}
+    more: dict[str, Any] = {"scripts": SCRIPTS} if operation is reset.k3s else {}
+    more |= {"plain": "# plain\n"} if operation is reset.files else {}
     return operate(operation, {Reset: state}, settings=Settings(**settings), **more)
 
 
@@ -52,7 +55,8 @@ def refused(state: Leftovers, **settings: Any) -> str:
     return host.heard()
 
 
-OPERATIONS = (reset.unused, reset.hami, reset.files, reset.k3s, reset.toolkit, reset.settled, reset.audit)
+OPERATIONS = (reset.unused, reset_hami.hami, reset_hami.node, reset.files, reset.k3s, reset.toolkit, reset.settled,
+              reset.audit)  # fmt: skip
 
 
 @pytest.mark.parametrize("settings", [{}, ALL])
@@ -108,38 +112,63 @@ def test_when_a_reset_is_refused(state: Leftovers, settings: dict[str, Any], wor
 
 
 def test_hami_is_removed() -> None:
-    (work,), _ = do(reset.hami, replace(FULL, pods=PODS))
+    (work,), _ = do(reset_hami.hami, FULL)
     assert work.arguments[0] == "reset-hami"
-    script = work.script
-    for part in ("uninstall hami", "hami.io/node-nvidia-register-", "gpu-", "secret hami-scheduler-tls"):
-        assert part in script
-    # after HAMi, so that what their owners make anew finds no card
-    assert (
-        script.index("uninstall hami")
-        < script.index("-n default delete pod a")
-        < script.index("delete pod b")
-    )
-    (work,), _ = do(reset.hami, replace(FULL, hami=("label gpu",)))
+    for part in ("uninstall hami", "secret hami-scheduler-tls", "lease hami-scheduler"):
+        assert part in work.script
+    (work,), _ = do(reset_hami.hami, replace(FULL, hami=("secret hami-scheduler-tls",)))
     assert "uninstall" not in work.script, "no helm is needed where no release is"
 
 
-def test_hami_goes_with_its_k3s_but_not_with_one_node_of_several() -> None:
-    assert do(reset.hami, FULL, reset_k3s=True) == ([], "it goes with k3s")
-    assert len(do(reset.hami, replace(FULL, nodes=2), reset_k3s=True)[0]) == 1
+def test_hami_leaves_the_node() -> None:
+    (call,), _ = do(reset_hami.node, replace(FULL, pods=PODS), reset_force=True)
+    host = FakeHost()
+    assert call.run(host) is True
+    (script,) = host.inputs
+    for part in ("node=gpu-1", 'label node "$node" gpu-', "hami.io/node-nvidia-register-"):
+        assert part in script
+    # after HAMi, so that what their owners make anew finds no card
+    assert script.index("register-") < script.index("-n default delete pod a") < script.index("delete pod b")
+    assert do(reset_hami.node, replace(BARE, api=True, pods=PODS), reset_force=True)[0] == []
+
+
+def test_hami_goes_with_its_k3s() -> None:
+    assert do(reset_hami.hami, FULL, reset_k3s=True) == ([], "it goes with k3s")
+    assert do(reset_hami.node, FULL, reset_k3s=True)[0] == []
 
 
 def test_a_silent_k3s_keeps_its_hami() -> None:
-    (fail,), _ = do(reset.hami, SILENT)
+    (fail,), _ = do(reset_hami.hami, SILENT)
     host = FakeHost()
     assert fail.run(host) is False
     assert "--data reset_k3s=true" in host.heard()
-    assert do(reset.hami, replace(SILENT, database=False)) == ([], "nothing of HAMi is there")
+    assert do(reset_hami.hami, replace(SILENT, database=False)) == ([], "nothing of HAMi is there")
+
+
+JOINED = replace(FULL, nodes=("gpu-1", "gpu-2"))
+
+
+def test_of_a_cluster_that_goes_on_only_this_node_is_taken() -> None:
+    """A node that nobody named in the inventory counts as another host."""
+    assert do(reset_hami.hami, JOINED) == ([], "it stays for the other hosts of its cluster")
+    assert len(do(reset_hami.node, JOINED)[0]) == 1
+    (fail,), _ = do(reset.k3s, JOINED, reset_k3s=True)
+    host = FakeHost()
+    assert fail.run(host) is False
+    assert "others of its cluster would lose their last server" in host.heard()
+    assert "(nodes: gpu-1, gpu-2)" in host.heard()
+    holds, said = audit(replace(JOINED, marks=(), held=(), paths={}, packages=()))
+    assert holds, said
 
 
 def test_files_and_holds() -> None:
     (work,), _ = do(reset.files, FULL)
     assert "apt-mark unhold libnvidia-container1" in work.script
     assert "rm -rf /usr/local/vgpu ||" in work.script
+    assert traces.DROP_IN not in work.script
+    (work,), _ = do(reset.files, replace(FULL, paths={"always": (traces.DROP_IN,)}))
+    assert f"mv -f {traces.DROP_IN}.hami-k3s-new {traces.DROP_IN}" in work.script, "the rest of it is k3s'"
+    assert "rm -rf" not in work.script
     assert do(reset.files, replace(FULL, held=(), paths={"k3s": K3S})) == ([], "nothing of them is there")
 
 
@@ -201,8 +230,8 @@ def audit(state: Leftovers, **settings: Any) -> tuple[bool, str]:
     ("state", "settings", "left"),
     [
         (FULL, {}, "not removed: release, label gpu, /usr/local/vgpu, hold of libnvidia-container1"),
-        (replace(FULL, hami=(), held=(), paths={"k3s": K3S}), {}, ""),
-        (replace(FULL, hami=(), held=(), paths={"k3s": K3S}), {"reset_k3s": True}, "not removed: /usr/local/bin/k3s,"),
+        (replace(FULL, hami=(), marks=(), held=(), paths={"k3s": K3S}), {}, ""),
+        (replace(FULL, hami=(), marks=(), held=(), paths={"k3s": K3S}), {"reset_k3s": True}, "not removed: /usr/local/bin/k3s,"),
         (replace(BARE, packages=("libnvidia-container1",)), {}, ""),
         (replace(BARE, packages=("libnvidia-container1",)), ALL, "not removed: package libnvidia-container1"),
         (replace(BARE, paths={"stays": ("/d",), "yours": ("/etc/rancher/k3s/config.yaml",)}), ALL, ""),
