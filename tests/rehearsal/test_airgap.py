@@ -18,8 +18,10 @@ from tests.rehearsal import control_side, mirror_runs
 
 pytestmark = pytest.mark.rehearsal
 SUM = re.compile(r"[0-9a-f]{64}")
-# No way to the internet, nor a name for the mirror. What is left is the network that SSH comes from.
-OFFLINE = "ip route del default && sed -i /mirror/d /etc/hosts && ip route"
+# No way to the internet, nor a name for the mirror. What is left is the network that SSH comes from, and a default route
+# that leads nowhere: k3s wants one.
+OFFLINE = "ip route del default && sed -i /mirror/d /etc/hosts"
+NOWHERE = "ip route add default via 10.77.255.254"
 
 
 @dataclass(frozen=True)
@@ -205,9 +207,10 @@ def test_airgap(place: Place, tmp_path: Path) -> None:
     fleet = control_side.fleet(
         place.cut_node, tmp_path / "fleet.yaml", ("hami_chart_sha256",), source="bundle", bundle=str(bundle)
     )
-    cut = place.cut_node.run(OFFLINE)
-    assert cut.ok
-    assert "default" not in cut.stdout
+    assert place.cut_node.run(OFFLINE).ok
+    refused = mirror_runs.pyinfra(fleet, "deploys/gpu_node.py")
+    assert "no-default-route: /proc/net/route has none" in refused.stdout, refused.stdout[-2000:]
+    assert place.cut_node.run(NOWHERE).ok
     asked = len(place.open_node.requests())
     with control_side.traffic(place.cut_node) as seen:
         first = mirror_runs.pyinfra(fleet, "deploys/gpu_node.py")

@@ -112,6 +112,7 @@ RECORDED: list[tuple[str, HostState, Settings]] = [
         ),
         Settings(),
     ),
+    ("no-default-route", replace(FINE, room=MachineState(default_route=False)), Settings()),
     ("driver-old", replace(FINE, nvidia=replace(GPU, module="535.183.01")), Settings()),
     (
         "driver-old",

@@ -31,6 +31,7 @@ class MachineState:
 
     `taken`: (port, protocol) -> program, of what listens there ("" when its name is not known).
     `firewalls`: active firewalls that have no rule for k3s' pod and service networks.
+    `default_route`: does the kernel have one?
     `proxies`: where a proxy is set ("environment", "apt", "k3s", "systemd") -> its URL, without credentials.
     """
 
@@ -41,6 +42,7 @@ class MachineState:
     machine_id: str | None = None
     taken: Mapping[tuple[int, str], str] | None = None
     firewalls: tuple[str, ...] | None = None
+    default_route: bool | None = None
     proxies: Mapping[str, str] = field(default_factory=dict)
 
 
@@ -54,6 +56,9 @@ def probes(ports: Mapping[int, str] = PORTS) -> dict[str, str]:
         'P="$P $p"; done; df -Pk $P',
         "memory": "grep -m 1 ^MemTotal: /proc/meminfo",
         "hostname": "hostname",
+        # As k3s reads them. The kernel's own unreachable route of IPv6 is on lo.
+        "default_route": 'awk \'$2 == "00000000" && $8 == "00000000"\' /proc/net/route | head -n 1; '
+        'test ! -e /proc/net/ipv6_route || awk \'$1 ~ /^0+$/ && $2 == "00" && $10 != "lo"\' /proc/net/ipv6_route',
         "machine_id": "cat /etc/machine-id",
         # 0A listens (TCP); 07 is an unconnected UDP socket.
         "sockets": f"cd /proc/net && grep -HE '^ *[0-9]+: [0-9A-F]+:({wanted}) [0-9A-F]+:[0-9A-F]+ (0A|07) ' "
@@ -123,7 +128,7 @@ def state(answers: Mapping[str, batch.Answer], now: float) -> MachineState:
     def value(name: str) -> str | None:
         return answers.get(name, batch.NOTHING).value
 
-    memory = (value("memory") or "").split()
+    memory, routes = (value("memory") or "").split(), answers.get("default_route", batch.NOTHING)
     clock = answers.get("clock", batch.NOTHING).number
     proxies = {
         where: without_credentials(lines[0])
@@ -140,5 +145,6 @@ def state(answers: Mapping[str, batch.Answer], now: float) -> MachineState:
         machine_id=value("machine_id"),
         taken=_taken(answers.get("sockets", batch.NOTHING), value("listeners") or ""),
         firewalls=_firewalls(answers.get("ufw", batch.NOTHING), value("firewalld") or ""),
+        default_route=None if routes.status else bool(routes.text.strip()),
         proxies=proxies,
     )

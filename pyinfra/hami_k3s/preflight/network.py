@@ -105,6 +105,21 @@ def firewall(look: Look) -> Iterator[Found | Unknown]:
 
 
 @entry(
+    "no-default-route",
+    "blocks",
+    "The host has no default route",
+    why="k3s takes its address from it, and refuses to start without one.",
+    fix="Where there is no gateway one that leads nowhere will do; docs/air-gap.md has the command",
+)
+def no_default_route(look: Look) -> Iterator[Found | Unknown]:
+    there = look.state.room.default_route
+    if there is None:
+        yield Unknown("/proc/net/route could not be read")
+    elif not there and not look.state.k3s_active:
+        yield Found("/proc/net/route has none")
+
+
+@entry(
     "proxy-partial",
     "warns",
     "A proxy is set in one place and not in another",

@@ -10,7 +10,7 @@ from typing import Any
 
 import aiohttp
 
-from . import log, nodeagent, nodepassword, paths, pki, tokens
+from . import log, machine, nodeagent, nodepassword, paths, pki, tokens
 from .balancer import Balancer
 from .cluster import Cluster
 from .join import JoinError, RefusedError, Server, check_url
@@ -26,6 +26,9 @@ SILENCE = 5.0  # s without a word from the server
 
 
 def run(version: str, settings: Settings) -> int:
+    if not machine.routed():
+        log.fatal(machine.NO_ROUTE)
+        return 1
     token = settings.get("token") or ""
     if settings.get("token-file"):
         try:

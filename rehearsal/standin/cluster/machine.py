@@ -47,13 +47,25 @@ def address() -> str:
 
 
 def online() -> bool:
-    """Is there a route to anywhere? A registry can only be asked over one."""
+    """Is there a way to a registry? On a node one leads to the mirror by its name, or through a proxy."""
+    if not paths.ROOT:
+        known = "mirror.rehearsal" in Path("/etc/hosts").read_text() or "HTTPS_PROXY" in os.environ
+        return known and routed()
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
         try:
             probe.connect(("192.0.2.1", 9))
         except OSError:
             return False
     return True
+
+
+def routed() -> bool:
+    """Has the kernel a default route? Outside of a node that does not matter."""
+    lines = Path("/proc/net/route").read_text().splitlines()[1:]
+    return bool(paths.ROOT) or any(line.split()[1] == line.split()[7] == "00000000" for line in lines)
+
+
+NO_ROUTE = 'no default routes found in "/proc/net/route" or "/proc/net/ipv6_route"'
 
 
 def os_image() -> str:

@@ -10,7 +10,7 @@ from typing import Any
 import aiohttp
 from aiohttp import web
 
-from . import addons, events, joining, log, nodeagent, nodepassword, paths, pki, tokens
+from . import addons, events, joining, log, machine, nodeagent, nodepassword, paths, pki, tokens
 from .api import Api
 from .cluster import Cluster
 from .controllers import daemonsets, deployments, garbage, jobs, nodes, scheduler, services
@@ -28,6 +28,9 @@ Settings = dict[str, Any]
 
 async def run(version: str, settings: Settings) -> int:
     """Ends with 1 when k3s would end with an error."""
+    if not machine.routed():
+        log.fatal(machine.NO_ROUTE)
+        return 1
     name, address = nodeagent.name_and_address(settings)
     log.info(f"Starting k3s {version}")
     try:
