@@ -19,6 +19,8 @@ import gevent  # type: ignore[import-untyped]
 from pyinfra.api.state import StateStage
 from pyinfra.context import ctx_state
 
+from hami_k3s import quick
+
 _cleanups: list[Callable[[], None]] = []
 _last: list[Callable[[], None]] = []
 
@@ -26,6 +28,7 @@ _last: list[Callable[[], None]] = []
 @cache
 def install() -> None:
     """Check at the end of this process. Later calls change nothing."""
+    quick.install()
     atexit.register(_check)
     if getattr(signal.getsignal(signal.SIGINT), "__module__", "") == "pyinfra_cli.main":
         signal.signal(signal.SIGINT, _interrupt)
