@@ -12,7 +12,7 @@ import sys
 from collections.abc import Callable
 from functools import cache
 from types import FrameType
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 from pyinfra.api import arguments, facts, util
 
@@ -46,9 +46,9 @@ def install() -> None:
         and getattr(util, "getframeinfo", None) is inspect.getframeinfo
     ):
         _set(util, stack=stack, getframeinfo=frame_info)
-    slow, same = (getattr(module, "all_global_arguments", None) for module in (arguments, facts))
-    if callable(slow) and slow is same:
-        quick: Callable[[], Any] = cache(slow)
+    slow = getattr(arguments, "all_global_arguments", None)
+    if callable(slow) and slow is getattr(facts, "all_global_arguments", None):
+        quick: Callable[[], Any] = cache(cast("Callable[..., Any]", slow))
         _set(arguments, all_global_arguments=quick)
         _set(facts, all_global_arguments=quick)
 

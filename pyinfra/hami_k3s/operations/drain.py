@@ -34,7 +34,7 @@ def pods_on(host: Host, node: str) -> list[dict[str, Any]] | None:
 def users(host: Host, node: str) -> tuple[str, ...] | None:
     """The GPU pods of a node, one line each, verify's left out; None when the API does not answer."""
     found = pods_on(host, node)
-    return gpu_pods(found, OWNER) if found is not None else None
+    return gpu_pods(found, node, OWNER) if found is not None else None
 
 
 def _do(host: Host, what: str, script: str) -> str:
@@ -88,7 +88,7 @@ def evict(state: State, host: Host, settings: Settings, node: str) -> bool:
         every = pods_on(host, node)
         if every is None:
             return Look("wait", "the API does not answer")
-        there = [one.split(" ")[0] for one in gpu_pods(every, OWNER)]
+        there = [one.split(" ")[0] for one in gpu_pods(every, node, OWNER)]
         for name in set(refused) - set(there):
             del refused[name]
         going = {
