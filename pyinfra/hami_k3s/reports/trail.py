@@ -50,7 +50,7 @@ class Trail(BaseStateCallback):
         self.folder: str | None = None
         self.steps: list[Step] = []
         self.silent = False  # somebody else says at the end what did not hold
-        self._open: dict[tuple[str, str], Step] = {}
+        self._open: dict[tuple[Host, str], Step] = {}
         self._file: Path | None = None
         self._broken = False
 
@@ -63,7 +63,7 @@ class Trail(BaseStateCallback):
         name = " / ".join(sorted(state.get_op_meta(op_hash).names))
         step = Step(host.name, name, datetime.now(UTC), len(waits.TOLD[host.name]))
         self.steps.append(step)
-        self._open[host.name, op_hash] = step
+        self._open[host, op_hash] = step
         self._line({"event": "begins", "host": host.name, "operation": name}, state)
 
     def operation_host_success(self, state: State, host: Host, op_hash: str, retry_count: int = 0) -> None:  # type: ignore[override]
@@ -78,18 +78,17 @@ class Trail(BaseStateCallback):
         self._settle(state)
 
     def _ended(self, host: Host, op_hash: str) -> None:
-        if step := self._open.get((host.name, op_hash)):
+        if step := self._open.get((host, op_hash)):
             step.seconds = (datetime.now(UTC) - step.started).total_seconds()
 
     def _settle(self, state: State) -> None:
         """pyinfra says what an operation did only after its callbacks: look now."""
-        for host in state.inventory:
-            for name, op_hash in [key for key in self._open if key[0] == host.name]:
-                meta = state.ops[host][op_hash].operation_meta
-                if meta.is_complete():
-                    step = self._open.pop((name, op_hash))
-                    bad = meta.did_error()
-                    self._result(step, "failed" if bad else "changed" if meta.did_change() else "no change")
+        for (host, op_hash), step in list(self._open.items()):
+            meta = state.ops[host][op_hash].operation_meta
+            if meta.is_complete():
+                del self._open[host, op_hash]
+                bad = meta.did_error()
+                self._result(step, "failed" if bad else "changed" if meta.did_change() else "no change")
 
     def _result(self, step: Step, result: str) -> None:
         step.result = result
