@@ -58,6 +58,42 @@ def test_crictl_info_tells_the_running_default(node):
     assert "nvidia" in info["config"]["containerd"]["runtimes"]
 
 
+def test_a_daemonset_keeps_its_history_and_its_pods_name_theirs(node):
+    revisions = node.json("controllerrevisions.apps", "-n", "kube-system")["items"]
+    pods = node.json("pods", "-n", "kube-system", "-l", "app.kubernetes.io/component=hami-device-plugin")[
+        "items"
+    ]
+    (own,) = [one for one in revisions if one["metadata"]["name"].startswith("hami-device-plugin-")]
+    assert own["revision"] == 1
+    assert own["metadata"]["labels"]["app.kubernetes.io/component"] == "hami-device-plugin"
+    assert {one["metadata"]["labels"]["controller-revision-hash"] for one in pods} == {
+        own["metadata"]["labels"]["controller-revision-hash"]
+    }
+
+
+def test_a_disruption_budget_refuses_an_eviction(node):
+    guarded = json.loads(standin.pod("guarded", 100))
+    guarded["metadata"]["labels"] = {"app": "guarded"}
+    node.ok("kubectl", "create", "-f", "-", stdin=json.dumps(guarded))
+    node.wait(lambda: node.json("pod", "guarded")["status"].get("containerStatuses", [{}])[0].get("ready"))
+    budget = {"apiVersion": "policy/v1", "kind": "PodDisruptionBudget", "metadata": {"name": "keep"}}
+    budget["spec"] = {"minAvailable": 1, "selector": {"matchLabels": {"app": "guarded"}}}
+    node.ok("kubectl", "create", "-f", "-", stdin=json.dumps(budget))
+    eviction = {"apiVersion": "policy/v1", "kind": "Eviction", "metadata": {"name": "guarded"}}
+    words = ("kubectl", "create", "--raw", "/api/v1/namespaces/default/pods/guarded/eviction", "-f", "-")
+    refused = node.run(*words, stdin=json.dumps(eviction))
+    assert "Cannot evict pod as it would violate the pod's disruption budget." in refused.stderr
+    node.ok("kubectl", "delete", "pdb", "keep")
+    node.ok(*words, stdin=json.dumps(eviction))
+    node.wait(lambda: node.run("kubectl", "get", "pod", "guarded").returncode != 0, 60)
+
+
+def test_there_is_no_snapshot_without_etcd(node):
+    done = node.run(str(node.k3s), "etcd-snapshot", "save", "--name", "x")
+    assert done.returncode == 1
+    assert "etcd datastore disabled" in done.stderr
+
+
 def test_kubeconfig_is_private_by_default(node):
     assert node.kubeconfig.stat().st_mode & 0o777 == 0o600
 
