@@ -100,7 +100,7 @@ class Api:
 
     def _pod(self, name: str) -> dict[str, Any]:
         limits = {"nvidia.com/gpu": "1"} if not name.startswith("plain") else {}
-        spec = {"containers": [{"resources": {"limits": limits}}]}
+        spec = {"nodeName": "a1", "containers": [{"resources": {"limits": limits}}]}
         return {"metadata": {"namespace": "x", "name": name}, "spec": spec, "status": {"phase": "Running"}}
 
 
