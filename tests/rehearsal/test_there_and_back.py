@@ -131,6 +131,7 @@ def test_what_was_changed_by_hand_is_seen(machine: Machine, tmp_path: Path) -> N
     node = machine.node
     by_hand = f"""apt-mark unhold libnvidia-container1 && chmod 644 {DROP_IN} && systemctl disable -q k3s
     {HELM} upgrade hami /usr/local/lib/hami-k3s/charts/*.tgz --reuse-values --set devicePlugin.deviceSplitCount=3"""
+    node.new_handshake()  # the plugin is restarted, and the next test wants a card soon
     said = node.run(by_hand)
     assert said.ok, said.stderr
     assert machine.rows() - {("HAMi", "ready", "HAMi")} == {
