@@ -6,8 +6,12 @@ import pytest
 
 # The longest first, so that none of them is what everybody waits for in the end.
 FIRST = (
+    "test_fleet.py",
     "test_proof_faults.py",
     "test_mirror_hostile.py",
+    "test_airgap.py",
+    "test_there_and_back.py",
+    "test_upgrade.py",
     "test_lab_again.py",
     "test_interruption_boundaries.py",
     "test_interruption.py",
