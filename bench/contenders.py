@@ -44,10 +44,17 @@ def sources(of: Fleet) -> dict[str, str]:
     }
 
 
+def program(name: str) -> str:
+    """A command of the environment that runs this."""
+    return str(Path(sys.executable).with_name(name))
+
+
 def pyinfra(of: Fleet, deploy: str) -> tuple[list[str], dict[str, str]]:
     """(command, environment) of this project."""
-    program = str(Path(sys.executable).with_name("pyinfra"))
-    return [program, "inventory.py", deploy, "-y"], {"GPU_FLEET": str(of.path), "PYINFRA_PROGRESS": "off"}
+    return [program("pyinfra"), "inventory.py", deploy, "-y"], {
+        "GPU_FLEET": str(of.path),
+        "PYINFRA_PROGRESS": "off",
+    }
 
 
 def shell(of: Fleet, folder: Path) -> tuple[list[str], dict[str, str]]:

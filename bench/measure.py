@@ -15,12 +15,13 @@ EVERY = 0.25  # seconds between two looks at the memory
 
 @dataclass(frozen=True)
 class Cost:
-    """Seconds, CPU seconds, and the most MiB that the process and its descendants held at once."""
+    """Seconds, CPU seconds, the most MiB that the process and its descendants held at once, and its most open files."""
 
     status: int
     wall_s: float
     cpu_s: float
     memory_mib: float
+    files: int
     output: str
 
 
@@ -32,7 +33,7 @@ def run(command: list[str], environment: dict[str, str], cwd: Path, log: Path) -
         process = subprocess.Popen(
             command, cwd=cwd, env=os.environ | environment, stdin=subprocess.DEVNULL, stdout=file, stderr=file
         )
-        most = [0.0]
+        most = [0.0, 0.0]
         watcher = threading.Thread(target=_watch, args=(process, most), daemon=True)
         watcher.start()
         status = process.wait()
@@ -40,13 +41,21 @@ def run(command: list[str], environment: dict[str, str], cwd: Path, log: Path) -
     watcher.join()
     after = resource.getrusage(resource.RUSAGE_CHILDREN)
     cpu = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
-    return Cost(status, wall, cpu, most[0], log.read_text(errors="replace"))
+    return Cost(status, wall, cpu, most[0], int(most[1]), log.read_text(errors="replace"))
 
 
 def _watch(process: subprocess.Popen[bytes], most: list[float]) -> None:
     while process.poll() is None:
         most[0] = max(most[0], sum(map(_proportional, _family(process.pid))) / 1024)
+        most[1] = max(most[1], _files(process.pid))
         time.sleep(EVERY)
+
+
+def _files(pid: int) -> int:
+    try:
+        return len(os.listdir(f"/proc/{pid}/fd"))
+    except OSError:
+        return 0
 
 
 def _family(root: int) -> list[int]:

@@ -15,12 +15,12 @@ _COUNT = "journalctl -u ssh -o cat | grep -c 'Starting session: command'"
 
 def prepare(state: State) -> None:
     """Let sshd count."""
-    _on_all(state, _VERBOSE)
+    on_all(state, _VERBOSE)
 
 
 def commands(state: State) -> float:
     """SSH commands per node so far; the one that counts is among them."""
-    counts = [int(output.strip() or 0) for output in _on_all(state, _COUNT)]
+    counts = [int(output.strip() or 0) for output in on_all(state, _COUNT)]
     return sum(counts) / len(counts)
 
 
@@ -36,7 +36,7 @@ def cpu(state: State) -> float:
     return sum(spent) / len(spent) if spent else 0.0
 
 
-def _on_all(state: State, command: str) -> list[str]:
+def on_all(state: State, command: str) -> list[str]:
     """Run on every node, all at once; their outputs."""
     running = [
         subprocess.Popen(
