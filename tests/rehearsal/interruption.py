@@ -45,8 +45,11 @@ class Kill(BaseStateCallback):
     def operation_start(self, state, op_hash):
         Kill.begun += 1
         if Kill.begun == {inside}:
-            subprocess.Popen(["sh", "-c", "sleep {seconds}; kill -9 " + str(os.getpid())], stdout=subprocess.DEVNULL,
-                             stderr=subprocess.DEVNULL, start_new_session=True)
+            # Only while it still is the child of this process: the number may be somebody else's by then.
+            own = str(os.getpid())
+            kill = 'sleep {seconds}; [ "$(cut -d " " -f 4 /proc/$$/stat)" = ' + own + " ] && kill -9 " + own
+            subprocess.Popen(["sh", "-c", kill], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
+                             start_new_session=True)
 
     def operation_end(self, state, op_hash):
         if Kill.begun == {after}:
