@@ -51,7 +51,7 @@ def problems(state: HamiState, values: dict[str, Any]) -> list[str]:
     own = state.nodes.get(state.own_node or "")
     if own is None:
         return [f"node {state.own_node} is not in the cluster"]
-    found = [*_scheduler(state), *_plugin(state, own), *_registration(state, own, values), *_webhook(state)]
+    found = [*_scheduler(state), *_plugin(state, own), *_registration(state, own, values), *webhook(state)]
     return found
 
 
@@ -128,7 +128,8 @@ def _registration(state: HamiState, own: Node, values: dict[str, Any]) -> list[s
     return found
 
 
-def _webhook(state: HamiState) -> list[str]:
+def webhook(state: HamiState) -> list[str]:
+    """Why a GPU pod that is created now might not go to HAMi's scheduler; empty when it does."""
     if state.webhook is None:
         return [state.errors.get("webhooks") or state.errors.get("slices") or "HAMi's webhook cannot be read"]
     found = []

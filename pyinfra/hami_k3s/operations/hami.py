@@ -105,6 +105,20 @@ def wait_ready(
     return until(host, "HAMi", limit, look, "hami_ready_timeout", plugin_log)
 
 
+def wait_redirects(state: State, host: Host, release: str, namespace: str, limit: int) -> bool:
+    """Wait until GPU pods that are created go to HAMi's scheduler, where HAMi is installed. Until then the webhook fails open,
+    and a pod that comes back from an eviction would be the default scheduler's, for ever."""
+
+    def look() -> Look:
+        now = trusted.fresh(host, Hami, release=release, namespace=namespace)
+        if now.webhook is None and "webhooks" in now.errors and now.pods == ():
+            return Look("done", "HAMi is not installed")
+        found = gates.webhook(now)
+        return Look("wait", "; ".join(found)) if found else Look("done", "GPU pods go to HAMi's scheduler")
+
+    return until(host, "HAMi's webhook", limit, look, "hami_ready_timeout")
+
+
 def _plugin_pods(now: HamiState) -> list[str]:
     """Names of the device plugin's pods on this host's node."""
     return [

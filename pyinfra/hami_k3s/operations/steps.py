@@ -36,7 +36,9 @@ def emptied(state: State, host: Host, target: Target, node: str, why: list[str],
         return True
     elif target.settings.upgrade_drain:
         host.log(f"    {node}: {len(pods)} GPU pods are evicted: {'; '.join(why)}")
-        done = drain.evict(state, host, target.settings, node)
+        want = target.settings
+        where = (want.hami_release, want.hami_namespace, want.hami_ready_timeout)
+        done = hami.wait_redirects(state, host, *where) and drain.evict(state, host, want, node)
     else:
         done = fail(state, host, upgrade_plan.pods_in_the_way(node, why, pods, command))
     if not done:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from typing import Any
 
 import gevent
@@ -10,11 +11,14 @@ import pytest
 from pyinfra.api.state import StateStage
 
 from hami_k3s import waits
-from hami_k3s.operations import drain, perform, roll, upgrade
+from hami_k3s.facts.hami import HamiState
+from hami_k3s.isolation.evidence import Webhook
+from hami_k3s.operations import drain, hami, perform, roll, upgrade
 from hami_k3s.settings import Settings
-from tests.unit.operations.fake_host import FakeHost, Run, agent, server
+from tests.unit.operations.fake_host import FakeHost, Run, Then, agent, server
 from tests.unit.operations.fake_host import perform as operate
 from tests.unit.operations.test_op_waits import Clock
+from tests.unit.test_lib_gates import DONE
 
 
 class Turns(Clock):
@@ -180,3 +184,28 @@ def test_commands_inside_an_operation_end_at_the_first_that_fails() -> None:
     assert not perform.perform(made.state, made, body(False))  # type: ignore[arg-type]
     assert perform.perform(made.state, made, body(True))  # type: ignore[arg-type]
     assert done == ["first", "first", "last"]
+
+
+LATE = replace(DONE, webhook=Webhook((), None, True, "Ignore"))
+
+
+@pytest.mark.parametrize(
+    ("states", "looks", "done"),
+    [([DONE], 1, True), ([LATE, LATE, DONE], 3, True), ([LATE], 4, False)],
+)
+def test_nothing_is_evicted_while_new_pods_would_not_reach_hami(
+    states: list[HamiState], looks: int, done: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seen: list[HamiState] = []
+    left = Then([*states])
+
+    def fresh(host: Any, fact: Any, **arguments: Any) -> HamiState:
+        seen.append(left.next())
+        return seen[-1]
+
+    monkeypatch.setattr(hami.trusted, "fresh", fresh)
+    made = host(Api())
+    assert hami.wait_redirects(None, made, "hami", "kube-system", 1) is done  # type: ignore[arg-type]
+    assert len(seen) >= looks
+    if not done:
+        assert "the webhook has no endpoints yet" in made.heard()
